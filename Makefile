@@ -1,0 +1,55 @@
+# Every target sets up what it needs; a fresh machine needs only make and Python 3.10 or newer.
+#   make demo       replay an agent session, each turn checked against the reference
+#   make test       everything continuous integration checks
+#   make docs       the documentation, into docs/_build/html
+#   make campaign   the long differential tests
+#   make format     rewrite the code in the project's style
+#   make clean      remove all that the other targets made
+# Another interpreter: make test PYTHON=python3.13
+
+PYTHON ?= python3
+BIN := .venv/bin
+# A stamp, not the folder: it exists only once an installation has succeeded.
+READY := .venv/.ready
+
+.PHONY: demo test lint types unit examples docs campaign format clean
+
+demo: $(READY)
+	@$(BIN)/toktier demo
+
+test: lint types unit examples docs
+
+lint: $(READY)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+
+types: $(READY)
+	$(BIN)/mypy --strict
+
+unit: $(READY)
+	$(BIN)/pytest
+
+examples: $(READY)
+	@set -e; for script in $(wildcard examples/*.py); do \
+		echo "$(BIN)/python $$script"; $(BIN)/python "$$script" > /dev/null; \
+	done
+
+docs: $(READY)
+	$(BIN)/sphinx-build --quiet -W --keep-going -b html docs docs/_build/html
+
+campaign: $(READY)
+	$(BIN)/python -m tests.campaign
+
+format: $(READY)
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format --quiet .
+
+clean:
+	rm -rf .venv build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@echo "Setting up .venv (once) ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[test,docs]'
+	@touch $@

@@ -1,0 +1,27 @@
+"""How Sphinx builds these pages. Nothing here needs a network."""
+
+import sys
+
+import toktier
+
+project = "toktier"
+author = "The toktier authors"
+project_copyright = author
+release = version = toktier.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"toktier {version}"
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+napoleon_numpy_docstring = False
+
+# A reference that leads nowhere is an error, except into other projects: their indexes are on the network.
+nitpicky = True
+elsewhere = "|".join([*sys.stdlib_module_names, "np", "npt", "numpy", "tiktoken", "tokenizers"])
+nitpick_ignore_regex = [("py:.*", rf"({elsewhere})\..*")]

@@ -1,0 +1,31 @@
+"""Exact stateful tokenization: sessions whose append and edit cost O(change), with the ids of a full encode.
+
+>>> from toktier import Session, load
+>>> session = Session(load("toktier-mini"), "Certified cuts")
+>>> patch = session.append(" change nothing.")
+>>> session.tolist() == load("toktier-mini").encode("Certified cuts change nothing.").tolist()
+True
+"""
+
+from toktier.errors import InvalidDefinition, InvalidText, ToktierError, UnknownEngine, UnknownTokenizer
+from toktier.families.family import Family
+from toktier.registry import Registry, load
+from toktier.session import Patch, Session
+from toktier.tokenizer import Report, Tokenizer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Family",
+    "InvalidDefinition",
+    "InvalidText",
+    "Patch",
+    "Registry",
+    "Report",
+    "Session",
+    "Tokenizer",
+    "ToktierError",
+    "UnknownEngine",
+    "UnknownTokenizer",
+    "load",
+]

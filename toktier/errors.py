@@ -1,0 +1,52 @@
+"""Every error a user can meet: one class each, and each message names what, where and what to do."""
+
+from __future__ import annotations
+
+
+class ToktierError(Exception):
+    """The base of every error that toktier raises on purpose."""
+
+
+class InvalidDefinition(ToktierError, ValueError):
+    """A tokenizer file or object that is broken, or that the reference library refuses.
+
+    Example:
+        >>> import toktier, pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "tokenizer.json")
+        ...     _ = file.write_text('{"model": ')
+        ...     toktier.load(file)
+        Traceback (most recent call last):
+            ...
+        toktier.errors.InvalidDefinition: ...tokenizer.json: not JSON: ...
+    """
+
+
+class InvalidText(ToktierError, ValueError):
+    """A text with a lone surrogate, which no tokenizer can encode.
+
+    Attributes:
+        position: Index of the first lone surrogate in the text that was given.
+
+    Example:
+        >>> import toktier
+        >>> toktier.load("toktier-mini").encode("ab\\ud800")
+        Traceback (most recent call last):
+            ...
+        toktier.errors.InvalidText: lone surrogate U+D800 at position 2: ...
+    """
+
+    def __init__(self, character: str, position: int) -> None:
+        super().__init__(
+            f"lone surrogate U+{ord(character):04X} at position {position}: it is no character and has no "
+            "encoding; decode the bytes it came from with errors='replace'"
+        )
+        self.position = position
+
+
+class UnknownTokenizer(ToktierError, LookupError):
+    """A source that is no file, no directory, no bundled name, and could not be fetched from the hub."""
+
+
+class UnknownEngine(ToktierError, LookupError):
+    """An engine name that this installation does not know."""

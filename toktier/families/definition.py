@@ -1,0 +1,323 @@
+"""A ``tokenizer.json`` as a :class:`Definition`: literals, normalizers, splitters, model, and its identity.
+
+The reference library reads the file, and the stages are read off the reference in turn: what it understood is
+what counts, however old the way of writing it. Only the vocabulary is taken from the file itself.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from collections import Counter
+from typing import Any
+
+import tokenizers
+from attrs import asdict, field, frozen
+
+from toktier.errors import InvalidDefinition
+from toktier.families.normalization import CHARACTER_WISE, DECOMPOSITION
+from toktier.families.pattern import (
+    UNBOUNDED,
+    CharacterClass,
+    Mode,
+    Node,
+    Repeat,
+    Unsupported,
+    literal_text,
+    parse,
+)
+from toktier.families.probing import DiskCache
+
+BYTE_LEVEL_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""The pattern of GPT-2, which ``ByteLevel`` applies unless ``use_regex`` is false."""
+
+DIGITS = CharacterClass("Digits", component=True)
+
+
+class Pieces(enum.Enum):
+    """What a splitter keeps, each as a piece of its own."""
+
+    ALL = "matches and the gaps between them"
+    MATCHES = "matches"
+    GAPS = "gaps"
+
+
+@frozen
+class Literal:
+    """An added token, with the flags of the reference library."""
+
+    id: int
+    content: str
+    special: bool
+    normalized: bool
+    lstrip: bool
+    rstrip: bool
+    single_word: bool
+
+
+@frozen
+class Splitter:
+    """A pre-tokenizer that divides every piece by a pattern.
+
+    Attributes:
+        name: How the definition calls it, for people.
+        tree: What it matches.
+        keeps: Which of the parts become pieces.
+    """
+
+    name: str
+    tree: Node = field(repr=False)
+    keeps: Pieces
+
+
+@frozen
+class Definition:
+    """What a tokenizer is, as far as cuts can depend on it.
+
+    Attributes:
+        literals: The added tokens, by id.
+        normalizers: The chain of normalizers, by their class names in ``tokenizers.normalizers``.
+        splitters: The chain of pre-tokenizers that divide.
+        model: Class name of the model, such as ``BPE``.
+        stages: The pipeline in words, for people, in the order in which a character meets it.
+        reason: The first thing in it that is not understood; None when all is.
+        digest: SHA-256 of the canonical definition, hexadecimal: equal for two ways to write the same tokenizer.
+        source_digest: SHA-256 of the bytes it was read from, hexadecimal.
+    """
+
+    literals: tuple[Literal, ...] = field(repr=lambda literals: f"<{len(literals)} literals>")
+    normalizers: tuple[str, ...]
+    splitters: tuple[Splitter, ...]
+    model: str
+    stages: tuple[str, ...] = field(repr=False)
+    reason: str | None
+    digest: str
+    source_digest: str
+
+
+def load_reference(source: bytes, where: str) -> tokenizers.Tokenizer:
+    """The reference library's own tokenizer for the bytes of a ``tokenizer.json``.
+
+    Args:
+        source: The file's bytes.
+        where: Its name, for messages.
+
+    Raises:
+        InvalidDefinition: The bytes are not a tokenizer file, or the library refuses it; the message names the field.
+    """
+    try:
+        return tokenizers.Tokenizer.from_buffer(source)
+    except BaseException as error:  # a panic of the library is no Exception
+        if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+            raise
+        raise InvalidDefinition(f"{where}: {_diagnosis(source, error)}") from None
+
+
+def read(reference: tokenizers.Tokenizer, source: bytes, where: str, cache: DiskCache) -> Definition:
+    """Reads the definition off a reference tokenizer.
+
+    Args:
+        reference: What :func:`load_reference` made of ``source``.
+        source: The bytes of its ``tokenizer.json``.
+        where: Its name, for messages.
+        cache: Keeps the digest of the model's vocabulary, which takes long to parse.
+
+    Raises:
+        InvalidDefinition: A stage is written in Python, so that nothing can be known about it.
+    """
+    source_digest = hashlib.sha256(source).hexdigest()
+    literals = tuple(
+        Literal(id, t.content, t.special, t.normalized, t.lstrip, t.rstrip, t.single_word)
+        for id, t in sorted(reference.get_added_tokens_decoder().items())
+    )
+    states = {
+        stage: _state(getattr(reference, stage), stage, where)
+        for stage in ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+    }
+    reader = _Reader()
+    reader.normalizer(states["normalizer"])
+    reader.pre_tokenizer(states["pre_tokenizer"], last=True)
+    reader.model(reference.model)
+    reader.post_processor(states["post_processor"])
+    vocabulary = cache.get(["vocabulary", source_digest], lambda: _vocabulary(source))
+    if vocabulary["repeated"]:
+        reader.stop(f"added token {vocabulary['repeated']!r} is listed twice")
+    canonical = json.dumps(
+        [[asdict(literal) for literal in literals], states, type(reference.model).__name__, vocabulary["digest"]],
+        sort_keys=True,
+    )
+    return Definition(
+        literals=literals,
+        normalizers=tuple(reader.normalizers),
+        splitters=tuple(reader.splitters),
+        model=type(reference.model).__name__,
+        stages=tuple(reader.stages),
+        reason=reader.reason,
+        digest=hashlib.sha256(canonical.encode()).hexdigest(),
+        source_digest=source_digest,
+    )
+
+
+class _Reader:
+    """Walks the stages in the order in which a text meets them, and stops caring at the first that is not understood."""
+
+    def __init__(self) -> None:
+        self.normalizers: list[str] = []
+        self.splitters: list[Splitter] = []
+        self.stages: list[str] = []
+        self.reason: str | None = None
+
+    def stop(self, reason: str) -> None:
+        self.reason = self.reason or reason
+
+    def normalizer(self, state: dict[str, Any] | None) -> None:
+        if state is None:
+            return
+        name = state["type"]
+        if name == "Sequence":
+            for each in state["normalizers"]:
+                self.normalizer(each)
+            return
+        self.stages.append(f"normalizer {_described(state)}")
+        if name in DECOMPOSITION or name in CHARACTER_WISE:
+            self.normalizers.append(name)
+        else:
+            self.stop(f"normalizer {name} is not understood yet")
+
+    def pre_tokenizer(self, state: dict[str, Any] | None, last: bool) -> None:
+        if state is None:
+            self.stop("no pre-tokenizer: nothing divides the text before the model")
+            return
+        name = state["type"]
+        if name == "Sequence":
+            for i, each in enumerate(state["pretokenizers"]):
+                self.pre_tokenizer(each, last and i == len(state["pretokenizers"]) - 1)
+            return
+        self.stages.append(f"pre-tokenizer {_described(state)}")
+        try:
+            if name == "Split":
+                self.split(state)
+            elif name == "Digits":
+                digits = DIGITS if state["individual_digits"] else Repeat(DIGITS, 1, UNBOUNDED, Mode.GREEDY)
+                self.splitters.append(Splitter("Digits", digits, Pieces.ALL))
+            elif name == "ByteLevel":
+                self.byte_level(state, last)
+            else:
+                self.stop(f"pre-tokenizer {name} is not understood yet")
+        except Unsupported as error:
+            self.stop(f"pre-tokenizer {name}: {error}")
+
+    def split(self, state: dict[str, Any]) -> None:
+        pattern = state["pattern"]
+        tree = parse(pattern["Regex"]) if "Regex" in pattern else literal_text(pattern["String"])
+        keeps = {
+            ("Isolated", False): Pieces.ALL,
+            ("Isolated", True): Pieces.ALL,
+            ("Removed", False): Pieces.GAPS,
+            ("Removed", True): Pieces.MATCHES,
+        }.get((state["behavior"], state["invert"]))
+        if keeps is None:
+            self.stop(f"pre-tokenizer Split: behavior {state['behavior']} is not understood yet")
+        else:
+            self.splitters.append(Splitter("Split", tree, keeps))
+
+    def byte_level(self, state: dict[str, Any], last: bool) -> None:
+        if state["add_prefix_space"]:
+            self.stop("pre-tokenizer ByteLevel: add_prefix_space is not understood yet")
+        if not last:
+            self.stop("pre-tokenizer ByteLevel: others follow it, which see bytes instead of characters")
+        if state["use_regex"]:
+            self.splitters.append(Splitter("ByteLevel", parse(BYTE_LEVEL_PATTERN), Pieces.ALL))
+
+    def model(self, model: tokenizers.models.Model) -> None:
+        name = type(model).__name__
+        if not isinstance(model, tokenizers.models.BPE):
+            self.stages.append(f"model {name}")
+            self.stop(f"model {name} is not understood yet")
+            return
+        options = ("unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "dropout")
+        self.stages.append(f"model {_described({'type': name} | {o: getattr(model, o) for o in options})}")
+        if model.dropout:
+            self.stop("model BPE: dropout makes its ids random")
+
+    def post_processor(self, state: dict[str, Any] | None) -> None:
+        """Without special tokens a post-processor must leave the ids alone; a template could still repeat the text."""
+        if state is None:
+            return
+        name = state["type"]
+        if name == "Sequence":
+            for each in state["processors"]:
+                self.post_processor(each)
+            return
+        self.stages.append(f"post-processor {name}")
+        if name == "TemplateProcessing":
+            texts = [part for part in state["single"] if "Sequence" in part]
+            if len(texts) != 1:
+                self.stop("post-processor TemplateProcessing: its template does not hold the text exactly once")
+        elif name not in ("ByteLevel", "BertProcessing", "RobertaProcessing"):
+            self.stop(f"post-processor {name} is not understood yet")
+
+
+def _state(component: Any, stage: str, where: str) -> dict[str, Any] | None:
+    """What the library itself would write to a file for one component, defaults filled in."""
+    if component is None:
+        return None
+    try:
+        state: dict[str, Any] = json.loads(component.__getstate__())
+    except Exception as error:
+        raise InvalidDefinition(f"{where}: {stage}: cannot be serialised: {error}") from None
+    return state
+
+
+def _described(state: dict[str, Any]) -> str:
+    """A component with its options in one line: ``Split(pattern=..., behavior=Isolated)``."""
+    options = [
+        f"{name}={next(iter(value.values())) if isinstance(value, dict) else value}"
+        for name, value in state.items()
+        if name != "type" and value not in (None, False)
+    ]
+    return f"{state['type']}({', '.join(options)})" if options else str(state["type"])
+
+
+def _vocabulary(source: bytes) -> dict[str, str | None]:
+    """The digest of everything in the model, in one canonical form, and an added token that occurs twice."""
+    definition = json.loads(source)
+    model = dict(definition["model"])
+    vocabulary = model.pop("vocab", {})
+    merges = model.pop("merges", [])
+    canonical = json.dumps(
+        [
+            # What is not set and what is set to nothing are the same to every model.
+            {name: value for name, value in model.items() if value and name != "type"},
+            sorted(vocabulary.items()) if isinstance(vocabulary, dict) else vocabulary,
+            [merge.split(" ") if isinstance(merge, str) else merge for merge in merges],
+        ],
+        sort_keys=True,
+    )
+    counted = Counter(token["content"] for token in definition.get("added_tokens") or ())
+    return {
+        "digest": hashlib.sha256(canonical.encode()).hexdigest(),
+        "repeated": next((content for content, count in counted.items() if count > 1), None),
+    }
+
+
+def _diagnosis(source: bytes, error: BaseException) -> str:
+    """Which field the library did not accept: the one without which it accepts the rest."""
+    try:
+        definition = json.loads(source)
+    except ValueError as broken:
+        return f"not JSON: {broken}"
+    if not isinstance(definition, dict) or not isinstance(definition.get("model"), dict):
+        return "field 'model': missing; is this a tokenizer.json?"
+    for name in ("added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "truncation", "padding"):
+        if definition.get(name):
+            without = definition | {name: [] if name == "added_tokens" else None}
+            try:
+                tokenizers.Tokenizer.from_buffer(json.dumps(without).encode())
+            except BaseException as other:
+                if isinstance(other, (KeyboardInterrupt, SystemExit, MemoryError)):
+                    raise
+                continue
+            return f"field {name!r}: {error}"
+    return f"field 'model': {error}"

@@ -1,0 +1,169 @@
+"""A tokenizer family: the frozen result of the derivation, and what everything else receives."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from attrs import field, frozen
+
+from toktier.errors import InvalidText
+from toktier.families.definition import Definition
+from toktier.families.pattern import Unsupported
+from toktier.families.probing import Probe
+from toktier.families.synchronizing import synchronize
+
+
+@frozen(eq=False)
+class Family:
+    """What a tokenizer is: its identity, and where texts may be cut for it. Immutable, and knows no engine.
+
+    A cut at ``i`` is *certified* when the ids of the text are those of ``text[:i]`` followed by those of ``text[i:]``. Whether
+    it is depends on the two characters around it and on nothing else, so it holds in every text that contains them.
+
+    Attributes:
+        definition: The pipeline that was read from the tokenizer's file.
+        reason: Why there are no certified cuts for this tokenizer; None when it is supported.
+        atoms: The number of character classes that the relation tells apart.
+
+    Example:
+        >>> import toktier
+        >>> family = toktier.load("toktier-mini").family
+        >>> family.is_cut("a pipeline", 1), family.is_cut("a pipeline", 6)
+        (True, False)
+        >>> family.cuts("Cut me, please!").tolist()
+        [3, 6, 7, 14]
+    """
+
+    definition: Definition
+    reason: str | None
+    atoms: int
+    _table: npt.NDArray[np.uint8 | np.uint16] = field(repr=False)
+    """The atom of every code point; shape (0x110000,)."""
+    _pairs: npt.NDArray[np.bool_] = field(repr=False)
+    """Whether a pair of atoms is a cut, at ``left * atoms + right``; shape (atoms * atoms,)."""
+    _atom: memoryview = field(repr=False)
+    _is_pair: bytes = field(repr=False)
+
+    @classmethod
+    def derive(cls, definition: Definition, probe: Probe) -> Family:
+        """Derives the family of a definition; one that is not understood gets no cuts and a reason.
+
+        Args:
+            definition: What to derive from.
+            probe: Where the reference library is asked what its character classes contain.
+        """
+        reason = definition.reason
+        table, pairs = np.zeros(0x110000, np.int32), np.zeros((1, 1), bool)
+        if reason is None:
+            try:
+                result = synchronize(definition, probe)
+                table, pairs = result.table, result.pairs
+            except Unsupported as error:
+                reason = str(error)
+        narrow = table.astype(np.uint8 if len(pairs) <= 256 else np.uint16)
+        flat = pairs.reshape(-1)
+        for array in (narrow, flat):
+            array.setflags(write=False)
+        return cls(definition, reason, len(pairs), narrow, flat, memoryview(narrow), flat.tobytes())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical definition: the identity of the family, however its file is written."""
+        return self.definition.digest
+
+    @property
+    def source_digest(self) -> str:
+        """SHA-256 of the bytes that the family was first read from."""
+        return self.definition.source_digest
+
+    @property
+    def supported(self) -> bool:
+        """Whether the definition was understood. If not, everything works, by encoding in full."""
+        return self.reason is None
+
+    @property
+    def sync_pairs(self) -> int:
+        """The number of pairs of atoms that are certified cuts."""
+        return int(np.count_nonzero(self._pairs))
+
+    def is_cut(self, text: str, i: int) -> bool:
+        """Whether a text may be cut before its character ``i``.
+
+        Args:
+            text: Any text.
+            i: A position with a character on both sides, ``0 < i < len(text)``.
+
+        Raises:
+            IndexError: There is no character on one of the sides.
+        """
+        if not 0 < i < len(text):
+            raise IndexError(f"a cut needs a character on both sides: position {i} in a text of {len(text)} characters")
+        return self.is_pair(text[i - 1], text[i])
+
+    def is_pair(self, left: str, right: str) -> bool:
+        """Whether every text may be cut between these two characters."""
+        atom = self._atom
+        return bool(self._is_pair[atom[ord(left)] * self.atoms + atom[ord(right)]])
+
+    def cuts(self, text: str) -> npt.NDArray[np.int64]:
+        """All certified cuts of a text.
+
+        Returns:
+            Positions in ascending order, int64, shape (cuts,).
+
+        Raises:
+            InvalidText: The text has a lone surrogate.
+        """
+        atoms = self._table[code_points(text)].astype(np.intp)
+        return np.flatnonzero(self._pairs[atoms[:-1] * self.atoms + atoms[1:]]).astype(np.int64) + 1
+
+    def last_cut(self, text: str, start: int, stop: int) -> int:
+        """The last certified cut ``i`` with ``start < i <= stop``, or ``start`` when there is none.
+
+        Looks back from ``stop`` one character at a time: in real text that is a handful.
+        """
+        atom, is_pair, atoms = self._atom, self._is_pair, self.atoms
+        stop = min(stop, len(text) - 1)
+        if stop <= start:
+            return start
+        right = atom[ord(text[stop])]
+        for i in range(stop, max(start, 0), -1):
+            left = atom[ord(text[i - 1])]
+            if is_pair[left * atoms + right]:
+                return i
+            right = left
+        return start
+
+
+def code_points(text: str) -> npt.NDArray[np.uint8 | np.uint32]:
+    """The code points of a text, one element a character.
+
+    Raises:
+        TypeError: It is not a string.
+        InvalidText: It has a lone surrogate.
+    """
+    text = valid_text(text)
+    if text.isascii():
+        return np.frombuffer(text.encode("ascii"), np.uint8)
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+def valid_text(text: str, *, before: int = 0) -> str:
+    """The text itself, when it can be encoded; a plain ``str`` where a subclass was given, whose methods could differ.
+
+    Args:
+        text: The text, or the part of it that was not checked yet.
+        before: The number of characters that stand before ``text``; the position of an error counts them.
+
+    Raises:
+        TypeError: It is not a string.
+        InvalidText: It has a lone surrogate.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"text must be str, not {type(text).__name__}")
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidText(text[error.start], before + error.start) from None
+    return text if type(text) is str else str.__str__(text)

@@ -1,0 +1,362 @@
+"""Split patterns: the Oniguruma syntax that tokenizer files use, parsed to a tree.
+
+A character class is kept *as written*: which code points it contains is never worked out here, it is asked of the
+reference library (see :mod:`toktier.families.probing`). So the parser has to know only how classes are delimited, and how
+they are put together. What can see more than the characters it consumes (anchors, lookbehind, back-references)
+or may consume several characters by nature (``\\R``, ``\\X``) raises :class:`Unsupported`.
+
+Source: the syntax is that of Oniguruma's ``doc/RE`` for ``ONIG_SYNTAX_ONIGURUMA``, the one that ``tokenizers`` compiles
+with. Two rules differ from other dialects and matter here: ``x{2,3}+`` repeats the interval (it is not possessive), and
+``x{2}?`` makes it optional (it is not lazy).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import TypeAlias
+
+from attrs import field, frozen
+
+UNBOUNDED = 1 << 30
+"""The upper bound of ``*``, ``+`` and ``{m,}``."""
+
+
+class Unsupported(Exception):
+    """Something outside what the proof covers. The message is the reason that the user is shown."""
+
+
+class Mode(enum.Enum):
+    """How a repetition chooses between more and less."""
+
+    GREEDY = "greedy"
+    LAZY = "lazy"
+    POSSESSIVE = "possessive"
+
+
+@frozen
+class CharacterClass:
+    """One place that consumes exactly one character.
+
+    Attributes:
+        source: The class in Oniguruma syntax, complete in itself: ``\\p{L}``, ``[^\\s\\d]``, ``(?i:s)``.
+        literal: The character, where the class is a single one taken literally; its source is then only a name.
+        ignore_case: Whether it stands under ``(?i)``.
+        component: The class is not a regular expression but that of a pre-tokenizer, which ``source`` names.
+    """
+
+    source: str
+    literal: str | None = None
+    ignore_case: bool = False
+    component: bool = False
+
+
+@frozen
+class Sequence:
+    """Items one after the other; no items match the empty string."""
+
+    items: tuple[Node, ...] = field(converter=tuple)
+
+
+@frozen
+class Alternation:
+    """Branches tried from left to right."""
+
+    branches: tuple[Node, ...] = field(converter=tuple)
+
+
+@frozen
+class Repeat:
+    """``node`` from ``minimum`` to ``maximum`` times."""
+
+    node: Node
+    minimum: int
+    maximum: int
+    mode: Mode
+
+
+@frozen
+class Atomic:
+    """``(?>...)``: once matched, never re-entered."""
+
+    node: Node
+
+
+@frozen
+class Lookahead:
+    """``(?=...)`` and ``(?!...)``: reads what follows and consumes nothing."""
+
+    node: Node
+    negative: bool
+
+
+Node: TypeAlias = CharacterClass | Sequence | Alternation | Repeat | Atomic | Lookahead
+
+
+def parse(pattern: str) -> Node:
+    """Parses a split pattern.
+
+    Args:
+        pattern: A regular expression in Oniguruma syntax, valid for the reference library.
+
+    Returns:
+        Its syntax tree.
+
+    Raises:
+        Unsupported: It uses something that is not understood; the message names it and its position.
+
+    Example:
+        >>> parse("a+")
+        Repeat(node=CharacterClass(source='a', literal='a', ignore_case=False), minimum=1, ..., mode=<Mode.GREEDY: 'greedy'>)
+        >>> parse(r"(?<=a)b")
+        Traceback (most recent call last):
+            ...
+        toktier.families.pattern.Unsupported: lookbehind '(?<=' at position 0 of the pattern
+    """
+    try:
+        return _Parser(pattern).parse()
+    except RecursionError:
+        raise Unsupported("groups nested too deeply") from None
+
+
+def literal_text(text: str) -> Node:
+    """The tree of a pattern that is a string to be found as it is."""
+    return Sequence(tuple(_literal(character, _Flags()) for character in text))
+
+
+@frozen
+class _Flags:
+    ignore_case: bool = False
+    dot_matches_newline: bool = False
+
+
+_CLASS_ESCAPES = frozenset("sSdDwWhH")
+_CONTROL_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a", "e": "\x1b"}
+_NOT_UNDERSTOOD = {
+    "A": "anchor", "z": "anchor", "Z": "anchor", "b": "word boundary", "B": "word boundary", "G": "anchor",
+    "R": "line break sequence", "X": "grapheme cluster", "y": "grapheme boundary", "Y": "grapheme boundary",
+    "K": "keep", "k": "back-reference", "g": "subexpression call", "O": "any character",
+    "N": "not a newline", "c": "control escape", "C": "control escape", "M": "meta escape",
+}  # fmt: skip
+_POSIX_CLASS = re.compile(r"\[:\^?\w+:\]", re.ASCII)
+
+
+class _Parser:
+    """Recursive descent, one method per level of the grammar."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.at = 0
+
+    def parse(self) -> Node:
+        node = self.alternation(_Flags())
+        if self.at < len(self.pattern):
+            raise self.unsupported("unmatched ')'", self.at)
+        return node
+
+    def unsupported(self, what: str, at: int, length: int = 0) -> Unsupported:
+        shown = f" {self.pattern[at : at + length]!r}" if length else ""
+        return Unsupported(f"{what}{shown} at position {at} of the pattern")
+
+    def peek(self, text: str) -> bool:
+        return self.pattern.startswith(text, self.at)
+
+    def take(self, text: str) -> bool:
+        found = self.peek(text)
+        self.at += len(text) * found
+        return found
+
+    def alternation(self, flags: _Flags) -> Node:
+        branches = [self.sequence(flags)]
+        while self.take("|"):
+            branches.append(self.sequence(flags))
+        return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
+
+    def sequence(self, flags: _Flags) -> Node:
+        items: list[Node] = []
+        while self.at < len(self.pattern) and not self.peek("|") and not self.peek(")"):
+            items.append(self.quantified(self.item(flags)))
+        return items[0] if len(items) == 1 else Sequence(tuple(items))
+
+    def quantified(self, node: Node) -> Node:
+        while self.at < len(self.pattern):
+            start = self.at
+            bounds = self.bounds()
+            if bounds is None:
+                return node
+            if isinstance(node, Lookahead):
+                raise self.unsupported("quantified lookahead", start)
+            interval = self.pattern[start] == "{"
+            low, high = bounds
+            if interval and low > high:
+                raise self.unsupported("possessive interval", start, self.at - start)
+            if interval:
+                # `x{2}?` is `(?:x{2})?` while `x{2,3}?` is lazy; `x{2,3}+` is `(?:x{2,3})+`: left to the next turn.
+                lazy = "," in self.pattern[start : self.at] and self.take("?")
+                mode = Mode.LAZY if lazy else Mode.GREEDY
+            else:
+                mode = Mode.LAZY if self.take("?") else Mode.POSSESSIVE if self.take("+") else Mode.GREEDY
+            node = Repeat(node, low, high, mode)
+        return node
+
+    def bounds(self) -> tuple[int, int] | None:
+        """The quantifier at this place, or None. An unclosed or empty brace is a literal, as in Oniguruma."""
+        for sign, found in (("*", (0, UNBOUNDED)), ("+", (1, UNBOUNDED)), ("?", (0, 1))):
+            if self.take(sign):
+                return found
+        if not self.peek("{"):
+            return None
+        low, comma, high = self.pattern[self.at + 1 : self.pattern.find("}", self.at)].partition(",")
+        if self.pattern.find("}", self.at) < 0 or not (low or high) or not all(map(_is_count, (low, high))):
+            return None
+        self.at = self.pattern.index("}", self.at) + 1
+        minimum = int(low or 0)
+        return minimum, int(high) if high else UNBOUNDED if comma else minimum
+
+    def item(self, flags: _Flags) -> Node:
+        start = self.at
+        character = self.pattern[start]
+        if character == "(":
+            return self.group(flags)
+        if character == "[":
+            return self.bracket(flags)
+        if character == "\\":
+            return self.escape(flags)
+        if character in "^$":
+            raise self.unsupported("anchor", start, 1)
+        if self.bounds() is not None:
+            raise self.unsupported("quantifier without a target", start, 1)
+        self.at += 1
+        if character == ".":
+            return CharacterClass("(?m:.)" if flags.dot_matches_newline else ".")
+        return _literal(character, flags)
+
+    def group(self, flags: _Flags) -> Node:
+        start = self.at
+        self.at += 1
+        if not self.take("?"):
+            return self.closed(self.alternation(flags), start)
+        if self.take(":"):
+            return self.closed(self.alternation(flags), start)
+        if self.take(">"):
+            return Atomic(self.closed(self.alternation(flags), start))
+        for sign, negative in (("=", False), ("!", True)):
+            if self.take(sign):
+                return Lookahead(self.closed(self.alternation(flags), start), negative)
+        if self.peek("<=") or self.peek("<!"):
+            raise self.unsupported("lookbehind", start, 4)
+        if self.take("<"):
+            end = self.pattern.find(">", self.at)
+            if end < 0 or not self.pattern[self.at : end].isidentifier():
+                raise self.unsupported("group", start, 4)
+            self.at = end + 1
+            return self.closed(self.alternation(flags), start)
+        return self.flagged(flags, start)
+
+    def flagged(self, flags: _Flags, start: int) -> Node:
+        """``(?i:...)``, and ``(?i)`` where it opens the pattern or a group, so that it governs all that follows."""
+        on = True
+        while self.at < len(self.pattern) and self.pattern[self.at] in "im-":
+            sign = self.pattern[self.at]
+            self.at += 1
+            if sign == "-":
+                on = False
+            elif sign == "i":
+                flags = _Flags(on, flags.dot_matches_newline)
+            else:
+                flags = _Flags(flags.ignore_case, on)
+        if self.take(":"):
+            return self.closed(self.alternation(flags), start)
+        if self.take(")") and start == 0:
+            return self.alternation(flags)
+        raise self.unsupported("group", start, max(3, self.at - start))
+
+    def closed(self, node: Node, start: int) -> Node:
+        if not self.take(")"):
+            raise self.unsupported("unclosed group", start)
+        return node
+
+    def escape(self, flags: _Flags) -> Node:
+        start = self.at
+        character = self.pattern[start + 1 : start + 2]
+        if character in _CLASS_ESCAPES and character:
+            self.at += 2
+            return _class(self.pattern[start : self.at], flags)
+        if character in ("p", "P") and self.pattern[start + 2 : start + 3] == "{":
+            end = self.pattern.find("}", start)
+            if end < 0:
+                raise self.unsupported("unclosed property", start)
+            self.at = end + 1
+            return _class(self.pattern[start : self.at], flags)
+        if character in _NOT_UNDERSTOOD:
+            raise self.unsupported(_NOT_UNDERSTOOD[character], start, 2)
+        if character in _CONTROL_ESCAPES:
+            self.at += 2
+            return _literal(_CONTROL_ESCAPES[character], flags)
+        if character in ("x", "u"):
+            return _literal(self.hexadecimal(), flags)
+        if not character or character.isalnum():
+            raise self.unsupported("escape", start, 2)
+        self.at += 2
+        return _literal(character, flags)
+
+    def hexadecimal(self) -> str:
+        """``\\x{1F600}``, ``\\uFEFF`` and ``\\x41`` (only where it is ASCII: above, Oniguruma reads a raw byte)."""
+        start = self.at
+        wide = self.pattern[start + 1] == "u"
+        if self.pattern[start + 2 : start + 3] == "{" and not wide:
+            end = self.pattern.find("}", start)
+            digits, self.at = self.pattern[start + 3 : end], end + 1
+        else:
+            self.at = start + (6 if wide else 4)
+            digits = self.pattern[start + 2 : self.at]
+            if len(digits) != (4 if wide else 2) or (not wide and digits[:1] not in "01234567"):
+                raise self.unsupported("escape", start, 4)
+        try:
+            return chr(int(digits, 16))
+        except (ValueError, OverflowError):
+            raise self.unsupported("escape", start, 4) from None
+
+    def bracket(self, flags: _Flags) -> Node:
+        """A class in brackets, kept whole: only its end has to be found."""
+        start = self.at
+        depth = 0
+        while self.at < len(self.pattern):
+            character = self.pattern[self.at]
+            if character == "\\":
+                self.at += 1
+            elif character == "[":
+                if posix := _POSIX_CLASS.match(self.pattern, self.at):
+                    self.at = posix.end() - 1
+                else:
+                    depth += 1
+                    opening = self.at + 1 + self.pattern.startswith("^", self.at + 1)
+                    if self.pattern.startswith("]", opening):
+                        raise self.unsupported("']' first in a class", opening)
+            elif character == "]":
+                depth -= 1
+                if depth == 0:
+                    self.at += 1
+                    return _class(self.pattern[start : self.at], flags)
+            self.at += 1
+        raise self.unsupported("unclosed class", start)
+
+
+def _is_count(digits: str) -> bool:
+    return digits == "" or (digits.isascii() and digits.isdigit() and len(digits) < 7)
+
+
+def _literal(character: str, flags: _Flags) -> CharacterClass:
+    if flags.ignore_case:
+        return CharacterClass(f"(?i:{escaped(character)})", character, ignore_case=True)
+    return CharacterClass(escaped(character), character)
+
+
+def _class(source: str, flags: _Flags) -> CharacterClass:
+    return CharacterClass(f"(?i:{source})" if flags.ignore_case else source, None, flags.ignore_case)
+
+
+def escaped(character: str) -> str:
+    """One character as a regular expression that matches it."""
+    special = character.isascii() and not character.isalnum()
+    return f"\\x{{{ord(character):X}}}" if special else character

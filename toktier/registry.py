@@ -1,0 +1,165 @@
+"""From whatever a user has to a :class:`Tokenizer`: loaded once, identified by content and not by path."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pathlib
+import threading
+from typing import TypeAlias
+
+import tokenizers
+from attrs import frozen
+
+from toktier.engines.reference import ReferenceEngine
+from toktier.errors import InvalidDefinition, UnknownTokenizer
+from toktier.families import mini
+from toktier.families.configuration import added_tokens
+from toktier.families.definition import load_reference, read
+from toktier.families.family import Family
+from toktier.families.probing import DiskCache, Probe, default_cache_directory
+from toktier.tokenizer import Tokenizer
+
+Source: TypeAlias = "str | os.PathLike[str] | tokenizers.Tokenizer"
+
+BUNDLED = {"toktier-mini": mini.path}
+"""The tokenizers that come with toktier, by name."""
+
+DEFINITION, CONFIGURATION = "tokenizer.json", "tokenizer_config.json"
+
+
+@frozen
+class _Files:
+    """The bytes that a tokenizer is made of."""
+
+    where: str
+    definition: bytes
+    configuration: bytes | None = None
+
+
+class Registry:
+    """Loads tokenizers, each once, and keeps them; safe to share between threads.
+
+    Two sources with one content, however formatted, give one :class:`Tokenizer` with one :class:`Family`.
+
+    Args:
+        cache_directory: Where answers of the reference library about its character classes are kept between processes.
+            Not given: the platform's cache directory. None: nowhere.
+
+    Example:
+        >>> import tokenizers, toktier
+        >>> registry = toktier.Registry()
+        >>> tok = registry.load("toktier-mini")
+        >>> again = registry.load(tokenizers.Tokenizer.from_file(str(BUNDLED["toktier-mini"]())))
+        >>> tok is again
+        True
+    """
+
+    def __init__(self, cache_directory: str | os.PathLike[str] | None = default_cache_directory()) -> None:
+        self._cache = DiskCache(None if cache_directory is None else pathlib.Path(cache_directory))
+        self._lock = threading.Lock()
+        self._loading: dict[str, threading.Lock] = {}
+        self._by_source: dict[str, Tokenizer] = {}
+        self._by_digest: dict[str, Tokenizer] = {}
+
+    @staticmethod
+    @functools.cache
+    def default() -> Registry:
+        """The registry of this process, which :func:`toktier.load` uses."""
+        return Registry()
+
+    def load(self, source: Source) -> Tokenizer:
+        """Loads a tokenizer.
+
+        Args:
+            source: One of: the path of a ``tokenizer.json``; a directory with one, in which the added tokens
+                of a ``tokenizer_config.json`` count too, as ``transformers`` would load it; a bundled name
+                (``"toktier-mini"``); the id of a repository on the Hugging Face hub, for which the package
+                ``huggingface_hub`` must be installed; or a ``tokenizers.Tokenizer``, of which a copy is taken.
+
+        Raises:
+            UnknownTokenizer: The source does not lead to a tokenizer.
+            InvalidDefinition: It does, but the definition is broken; the message names the field.
+            TypeError: The source is nothing of the above.
+        """
+        files = _files(source)
+        key = hashlib.sha256(files.definition).hexdigest()
+        if files.configuration is not None:
+            key += hashlib.sha256(files.configuration).hexdigest()
+        with self._lock:
+            loading = self._loading.setdefault(key, threading.Lock())
+        with loading:
+            if key not in self._by_source:
+                self._by_source[key] = self._load(files)
+            return self._by_source[key]
+
+    def _load(self, files: _Files) -> Tokenizer:
+        reference = load_reference(files.definition, files.where)
+        if files.configuration is not None:
+            known = {token.content for token in reference.get_added_tokens_decoder().values()}
+            reference.add_tokens(added_tokens(files.configuration, CONFIGURATION, known))
+        definition = read(reference, files.definition, files.where, self._cache)
+        family = Family.derive(definition, Probe(self._cache))
+        with self._lock:
+            return self._by_digest.setdefault(family.digest, Tokenizer(family, ReferenceEngine(reference)))
+
+
+def load(source: Source) -> Tokenizer:
+    """Loads a tokenizer into the registry of this process: ``Registry.default().load(source)``.
+
+    Args:
+        source: A ``tokenizer.json``, a directory with one, a bundled name, an id on the Hugging Face hub, or a
+            ``tokenizers.Tokenizer``; see :meth:`Registry.load`.
+
+    Raises:
+        UnknownTokenizer: The source does not lead to a tokenizer.
+        InvalidDefinition: It does, but the definition is broken; the message names the field.
+
+    Example:
+        >>> import toktier
+        >>> toktier.load("toktier-mini")
+        <toktier.Tokenizer ... (supported)>
+    """
+    return Registry.default().load(source)
+
+
+def _files(source: Source) -> _Files:
+    if isinstance(source, tokenizers.Tokenizer):
+        try:
+            return _Files("tokenizers.Tokenizer", source.to_str().encode())
+        except Exception as error:
+            raise InvalidDefinition(f"tokenizers.Tokenizer: cannot be serialised: {error}") from None
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"cannot load a tokenizer from {type(source).__name__}: give a path, a name or a tokenizers.Tokenizer")
+    path = pathlib.Path(source)
+    if path.is_dir():
+        if not (path / DEFINITION).is_file():
+            raise UnknownTokenizer(f"directory {str(path)!r} has no {DEFINITION}")
+        configuration = path / CONFIGURATION
+        return _read(path / DEFINITION, configuration if configuration.is_file() else None)
+    if path.is_file():
+        return _read(path)
+    if source in BUNDLED:
+        return _read(BUNDLED[str(source)]())
+    if isinstance(source, str) and source.count("/") <= 1 and not source.endswith(".json"):
+        return _fetched(source)
+    raise UnknownTokenizer(f"no file or directory {str(source)!r}")
+
+
+def _read(definition: pathlib.Path, configuration: pathlib.Path | None = None) -> _Files:
+    return _Files(str(definition), definition.read_bytes(), configuration and configuration.read_bytes())
+
+
+def _fetched(name: str) -> _Files:
+    """The files of a repository on the Hugging Face hub, or in its local cache."""
+    unknown = f"no file, directory or bundled tokenizer {name!r} (bundled: {', '.join(BUNDLED)})"
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise UnknownTokenizer(f"{unknown}; to load it from the hub: pip install huggingface_hub") from None
+    try:
+        folder = huggingface_hub.snapshot_download(name, allow_patterns=[DEFINITION, CONFIGURATION])
+    except Exception as error:
+        raise UnknownTokenizer(f"{unknown}, and the hub gave none: {error}") from error
+    return _files(pathlib.Path(folder))

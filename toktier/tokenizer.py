@@ -1,0 +1,142 @@
+"""The object that users hold: a family bound to its engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from toktier.engines.base import Engine, Ids
+from toktier.engines.reference import ReferenceEngine
+from toktier.errors import UnknownEngine
+from toktier.families.family import Family, valid_text
+
+if TYPE_CHECKING:
+    from toktier.session import Session
+
+
+@frozen
+class Report:
+    """What toktier knows about a tokenizer; ``str()`` of it is for people.
+
+    Attributes:
+        digest: The family's identity, SHA-256 of the canonical definition, hexadecimal.
+        supported: Whether certified cuts could be derived.
+        reason: If not, the first thing in the definition that is not understood.
+        stages: The pipeline, one line a stage.
+        atoms: The number of character classes that the relation tells apart.
+        sync_pairs: The number of their pairs that are certified cuts.
+        engines: The engines that may serve this tokenizer, by name, each with the evidence.
+    """
+
+    digest: str
+    supported: bool
+    reason: str | None
+    stages: tuple[str, ...]
+    atoms: int
+    sync_pairs: int
+    engines: dict[str, str]
+
+    def __str__(self) -> str:
+        lines = [f"digest     {self.digest}"]
+        lines += [f"supported  {'yes' if self.supported else f'no: {self.reason}'}"]
+        lines += [f"stage      {stage}" for stage in self.stages]
+        lines += [f"relation   {self.atoms} atoms, {self.sync_pairs} pairs are certified cuts"]
+        lines += [f"engine     {name}: {evidence}" for name, evidence in self.engines.items()]
+        return "\n".join(lines)
+
+
+class Tokenizer:
+    """A tokenizer: encodes, decodes, and starts sessions. Immutable, and safe to share between threads.
+
+    Made by :func:`toktier.load`.
+
+    Attributes:
+        family: What the tokenizer is, and where texts may be cut for it.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.load("toktier-mini")
+        >>> tok.encode("Hello world")
+        array([  39,  523,  323, 3241, 1151], dtype=uint32)
+        >>> tok.decode([39, 523, 323, 3241, 1151])
+        'Hello world'
+    """
+
+    def __init__(self, family: Family, reference: ReferenceEngine) -> None:
+        self.family = family
+        self._reference = reference
+
+    def __repr__(self) -> str:
+        state = "supported" if self.family.supported else f"unsupported: {self.family.reason}"
+        return f"<toktier.Tokenizer {self.family.digest[:12]} ({state})>"
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> Ids:
+        """The ids of a text: what the reference library gives for it.
+
+        Args:
+            text: Any text.
+            add_special_tokens: Apply the tokenizer's own post-processor (BOS, EOS, template), once, to the whole.
+
+        Returns:
+            uint32, shape (tokens,).
+
+        Raises:
+            TypeError: The text is not a string.
+            InvalidText: The text has a lone surrogate.
+        """
+        text = valid_text(text)
+        if add_special_tokens:
+            return np.array(self._reference.tokenizer.encode(text, add_special_tokens=True).ids, np.uint32)
+        return self._reference.encode(text)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
+        """The ids of several texts, as a list of what :meth:`encode` gives for each.
+
+        Raises:
+            TypeError: One of the texts is not a string.
+            InvalidText: One of the texts has a lone surrogate.
+        """
+        return self._reference.encode_batch([valid_text(text) for text in texts])
+
+    def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, skip_special_tokens: bool = True) -> str:
+        """The text of ids, as the reference decodes them.
+
+        Args:
+            ids: Token ids.
+            skip_special_tokens: Leave out special tokens, as the reference does unless told otherwise.
+        """
+        listed = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        return self._reference.tokenizer.decode(listed, skip_special_tokens=skip_special_tokens)
+
+    def engine(self, name: str = "auto") -> Engine:
+        """The engine of a name; ``"auto"`` is the fastest one that may serve this tokenizer.
+
+        Raises:
+            UnknownEngine: There is none of that name.
+        """
+        if name in ("auto", ReferenceEngine.name):
+            return self._reference
+        raise UnknownEngine(f"no engine {name!r} for this tokenizer: use 'auto' or 'reference'")
+
+    def session(self, text: str = "", *, engine: str | Engine = "auto") -> Session:
+        """A session that begins with a text: the same as ``Session(tok, text, engine=engine)``."""
+        from toktier.session import Session
+
+        return Session(self, text, engine=engine)
+
+    def report(self) -> Report:
+        """What is known about this tokenizer: identity, support, relation, engines."""
+        family = self.family
+        return Report(
+            digest=family.digest,
+            supported=family.supported,
+            reason=family.reason,
+            stages=family.definition.stages,
+            atoms=family.atoms,
+            sync_pairs=family.sync_pairs,
+            engines={ReferenceEngine.name: "admitted: it is the definition of correct"},
+        )
