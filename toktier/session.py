@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 import numpy as np
 from attrs import field, frozen
 
+from toktier.difference import hunks
 from toktier.engines.base import Engine, Ids
 from toktier.families.family import valid_text
 from toktier.idarray import IdArray
@@ -25,7 +26,7 @@ from toktier.piecetable import PieceTable
 if TYPE_CHECKING:
     from toktier.tokenizer import Tokenizer
 
-SPACING = 512
+SPACING = 1024
 """Characters between two seams, about: an edit encodes at most twice as many beside its own."""
 
 AnyIds = TypeVar("AnyIds", "MutableSequence[int]", Ids)
@@ -102,6 +103,8 @@ class Session:
         True
     """
 
+    __slots__ = ("_counts", "_engine", "_family", "_ids", "_list", "_positions", "_table")
+
     def __init__(self, tok: Tokenizer, text: str = "", *, engine: str | Engine = "auto") -> None:
         self._family = tok.family
         self._engine = tok.engine(engine) if isinstance(engine, str) else engine
@@ -176,9 +179,10 @@ class Session:
         return self._splice(start, stop, text)
 
     def update(self, full_text: str) -> Patch:
-        """Makes ``full_text`` the text, whatever changed: finds the common prefix and suffix itself.
+        """Makes ``full_text`` the text, whatever changed: finds that out itself.
 
-        For front ends that render the whole transcript on every call.
+        For front ends that render the whole transcript on every call, and drop reasoning from old turns, shorten
+        old tool results or replace the generation prompt on the way.
 
         Raises:
             TypeError: The text is not a string.
@@ -186,11 +190,11 @@ class Session:
         """
         if type(full_text) is not str:
             full_text = valid_text(full_text)
-        old, new = len(self._table), len(full_text)
-        prefix = self._table.common_prefix(full_text)
-        suffix = self._table.common_suffix(full_text, min(old, new) - prefix)
-        changed = valid_text(full_text[prefix : new - suffix], before=prefix)
-        patch = self._splice(prefix, old - suffix, changed)
+        changes = [
+            (hunk.start, hunk.stop, valid_text(full_text[hunk.begin : hunk.end], before=hunk.begin))
+            for hunk in hunks(self._table, full_text)
+        ]
+        patch = self._splice_all(changes) if len(changes) > 1 else self._splice(*(changes or [(0, 0, "")])[0])
         self._table.replace_source(full_text)
         return patch
 
@@ -234,10 +238,10 @@ class Session:
         window = table.slice(p, start) + text + table.slice(stop, q)
         breaks = self._breaks(window, to_end=q == length)
         encoded = self._encode(window, breaks, continuation=p > 0)
-        fresh = np.concatenate(encoded) if len(encoded) > 1 else encoded[0]
+        # A single array is copied too: it is the engine's own, and what goes into a patch is the caller's.
+        fresh = np.concatenate(encoded)
         head, tail = _common_ends(ids.window(ids_before_p, ids_before_q), fresh)
         replacement = fresh[head : len(fresh) - tail]
-        replacement.flags.writeable = False
         patch = Patch(ids_before_p + head, ids_before_q - tail, replacement)
 
         count = ids_before_p
@@ -250,6 +254,22 @@ class Session:
         if self._list is not None:
             self._list[patch.start : patch.stop] = replacement.tolist()
         return patch
+
+    def _splice_all(self, changes: list[tuple[int, int, str]]) -> Patch:
+        """Several changes, in ascending order and apart from one another, as one operation."""
+        # On a fork, so that an engine that fails in the middle leaves this session alone; from right to left, so that the
+        # positions of the changes to come stay what they are.
+        draft, length = self.fork(), len(self)
+        start = same_at_end = length
+        for change in reversed(changes):
+            ids_before = len(draft)
+            patch = draft._splice(*change)
+            start = min(start, patch.start)
+            same_at_end = min(same_at_end, ids_before - patch.stop)
+        for name in self.__slots__:
+            setattr(self, name, getattr(draft, name))
+        stop = len(self) - same_at_end
+        return Patch(start, length - same_at_end, self._ids.window(start, stop).copy())
 
     def _replace_seams(self, kept: int, rest: int, seams: list[tuple[int, int]], shift: int, ids_shift: int) -> None:
         """Puts ``seams`` between the first ``kept`` seams and those from ``rest`` on, which move along.
@@ -285,17 +305,15 @@ class Session:
         About every SPACING characters; and, if the window is the end of the text, once more as near to it as
         possible, which is where the next append will begin.
         """
-        if not self._family.supported:
-            return []
-        last_cut = self._family.last_cut
+        last_cut, length = self._family.last_cut, len(window)
         breaks: list[int] = []
         previous = 0
-        for target in range(SPACING, len(window) - SPACING // 2, SPACING):
+        for target in range(SPACING, length - SPACING // 2, SPACING):
             floor = max(previous, target - SPACING)
             if (at := last_cut(window, floor, target)) > floor:
                 breaks.append(at)
                 previous = at
-        if to_end and (at := last_cut(window, previous, len(window) - 1)) > previous:
+        if to_end and (at := last_cut(window, previous, length - 1)) > previous:
             breaks.append(at)
         return breaks
 
@@ -312,6 +330,15 @@ def _common_ends(old: Ids, new: Ids) -> tuple[int, int]:
     shorter = min(len(old), len(new))
     if not shorter:
         return 0, 0
+    if shorter <= 8:
+        # The usual case of an append, for which array operations would take most of its time.
+        head = tail = 0
+        olds, news = old.tolist(), new[:shorter].tolist()
+        while head < shorter and olds[head] == news[head]:
+            head += 1
+        while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
+            tail += 1
+        return head, tail
     different = np.flatnonzero(old[:shorter] != new[:shorter])
     head = int(different[0]) if len(different) else shorter
     shorter -= head

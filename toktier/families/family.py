@@ -86,6 +86,27 @@ class Family:
         """The number of pairs of atoms that are certified cuts."""
         return int(np.count_nonzero(self._pairs))
 
+    def alphabet(self) -> tuple[tuple[range, ...], ...]:
+        """The characters of each atom, as ascending ranges of code points.
+
+        Characters of one atom are alike to :meth:`is_pair`, so one of each is enough to see the whole relation.
+
+        Example:
+            >>> import toktier
+            >>> family = toktier.load("toktier-mini").family
+            >>> atoms = family.alphabet()
+            >>> len(atoms) == family.atoms
+            True
+            >>> [[chr(ranges[0].start) for ranges in atoms if ord(c) in ranges[0]] for c in "\\n<"]
+            [['\\n'], ['<']]
+        """
+        edges = np.flatnonzero(np.diff(self._table)) + 1
+        starts = [0, *edges.tolist()]
+        ranges: list[list[range]] = [[] for _ in range(self.atoms)]
+        for start, stop in zip(starts, [*starts[1:], len(self._table)], strict=True):
+            ranges[self._atom[start]].append(range(start, stop))
+        return tuple(map(tuple, ranges))
+
     def is_cut(self, text: str, i: int) -> bool:
         """Whether a text may be cut before its character ``i``.
 
@@ -122,16 +143,17 @@ class Family:
 
         Looks back from ``stop`` one character at a time: in real text that is a handful.
         """
+        if not self.supported:
+            return start
         atom, is_pair, atoms = self._atom, self._is_pair, self.atoms
         stop = min(stop, len(text) - 1)
-        if stop <= start:
-            return start
-        right = atom[ord(text[stop])]
-        for i in range(stop, max(start, 0), -1):
-            left = atom[ord(text[i - 1])]
-            if is_pair[left * atoms + right]:
-                return i
+        right = text[stop] if stop > start else ""
+        while stop > start:
+            left = text[stop - 1]
+            if is_pair[atom[ord(left)] * atoms + atom[ord(right)]]:
+                return stop
             right = left
+            stop -= 1
         return start
 
 
