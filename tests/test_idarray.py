@@ -190,6 +190,23 @@ def test_a_buffer_that_nobody_saw_grows_in_place() -> None:
     assert array.view().tolist() == wanted
 
 
+def test_a_buffer_that_was_handed_out_is_not_resized() -> None:
+    array = filled(range(10))
+    array.view()  # and let go: numpy's own check of references would allow it
+    size, buffer = array.nbytes // 4, id(array._buffer)
+    array.splice(10, 10, ids_of(range(size)))
+    assert id(array._buffer) != buffer
+
+
+def test_growth_is_amortised() -> None:
+    array = IdArray()
+    sizes = set()
+    for _ in range(10_000):
+        array.splice(len(array), len(array), ids_of(range(20)))
+        sizes.add(array.nbytes)
+    assert len(sizes) < 150
+
+
 def test_a_forgotten_window_keeps_its_memory() -> None:
     array = filled(range(100))
     window = array.window(0, 100)

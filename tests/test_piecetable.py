@@ -142,8 +142,7 @@ class Tables(RuleBasedStateMachine):
             sizes = [high - low for low, high in pairwise(bounds)]
             assert 0 not in sizes
             assert all(max(pair) > piecetable.LIMIT // 2 for pair in pairwise(sizes))
-            assert unused(table) <= len(table) + piecetable.SLACK
-            assert table.nbytes_overhead() > 0
+            assert unused(table) <= table._garbage <= len(table) + piecetable.SLACK
 
     @invariant()
     def strings_that_were_handed_out_are_as_they_were(self) -> None:

@@ -136,6 +136,7 @@ class IdArray:
         For a large block the system moves page tables, not content. The check of references is numpy's own:
         without it, a forgotten window would be left with memory that is no longer ours.
         """
+        # It counts references, which is an interpreter's affair: what was handed out does not rest on it.
         if self._shown or total <= self._capacity:
             return False
         capacity = _with_spare(total)

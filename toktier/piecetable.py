@@ -12,6 +12,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from contextlib import suppress
+from itertools import pairwise
 
 import numpy as np
 
@@ -56,7 +57,7 @@ class PieceTable:
     _sources: list[str]
     _lows: array[int]
     _bounds: array[int]
-    _garbage: int  # at least: characters of all distinct sources, less the length of the text
+    _garbage: int  # no fewer than the characters of distinct sources that are not part of the text
 
     def __init__(self, text: str = "") -> None:
         self.replace_source(text)
@@ -181,8 +182,9 @@ class PieceTable:
         before it. So both are paid for by what was deleted and merged (amortised).
         """
         length = self._bounds[-1]
-        distinct = {id(source): len(source) for source in self._sources}
-        self._garbage = max(0, sum(distinct.values()) - length)
+        partial = self._partial()
+        distinct = {id(source): len(source) for source, _ in partial}
+        self._garbage = sum(distinct.values()) - sum(size for _, size in partial)
         if 2 * self._garbage > length + SLACK:
             with suppress(MemoryError):  # the edit is done and must not fail now; the next one tries again
                 self.text()
@@ -324,14 +326,21 @@ class PieceTable:
         """
         header = sys.getsizeof("")
         total = sum(map(sys.getsizeof, (self, self._sources, self._lows, self._bounds)))
-        used: dict[int, int] = {}
-        bounds = self._bounds
-        for k, source in enumerate(self._sources):
-            used[id(source)] = used.get(id(source), 0) + bounds[k + 1] - bounds[k]
-        for source in {id(source): source for source in self._sources}.values():
-            characters = sys.getsizeof(source) - header
-            total += header + characters - characters * min(used[id(source)], len(source)) // len(source)
+        total += header * len(self._sources)
+        partial = self._partial()
+        for source in {id(source): source for source, _ in partial}.values():
+            total += sys.getsizeof(source) - header
+        for source, size in partial:
+            total -= (sys.getsizeof(source) - header) * size // len(source)
         return total
+
+    def _partial(self) -> list[tuple[str, int]]:
+        """The source and the length of each piece that is not a whole string."""
+        return [
+            (source, high - low)
+            for source, (low, high) in zip(self._sources, pairwise(self._bounds), strict=True)
+            if high - low < len(source)
+        ]
 
     def _piece(self, k: int) -> str:
         """The characters of piece ``k``; the source itself, not a copy, if they are all of it."""

@@ -94,11 +94,11 @@ class Family:
         Example:
             >>> import toktier
             >>> family = toktier.load("toktier-mini").family
-            >>> atoms = family.alphabet()
-            >>> len(atoms) == family.atoms
+            >>> alphabet = family.alphabet()
+            >>> len(alphabet) == family.atoms
             True
-            >>> [[chr(ranges[0].start) for ranges in atoms if ord(c) in ranges[0]] for c in "\\n<"]
-            [['\\n'], ['<']]
+            >>> [atom for atom in alphabet if ord("<") in atom[0]]
+            [(range(60, 61),)]
         """
         edges = np.flatnonzero(np.diff(self._table)) + 1
         starts = [0, *edges.tolist()]
