@@ -18,8 +18,7 @@ from attrs import define, evolve, field, frozen
 
 import toktier
 from tests.material import Reference
-from toktier import Patch, Session, difference, idarray, piecetable
-from toktier import session as session_module
+from toktier import Patch, Session, difference, idarray, piecetable, seams
 from toktier.engines.base import Engine, Ids
 
 
@@ -266,7 +265,7 @@ def _random_change(source: random.Random, texts: Callable[[int, int], str]) -> C
 def small_rooms() -> Iterator[None]:
     """Makes short texts large: seams, hunks and pieces become so small that a few characters have many of them."""
     with (
-        mock.patch.object(session_module, "SPACING", 6),
+        mock.patch.object(seams, "SPACING", 6),
         mock.patch.multiple(difference, SAMPLE=3, OFFSETS=(0, 2, 5, 11), REACH=40, WORTHWHILE=4),
         mock.patch.multiple(piecetable, LIMIT=8, BLOCK=4, SLACK=16),
         mock.patch.object(idarray, "SPARE", 1),

@@ -1,10 +1,11 @@
-"""Small definitions, one for each thing that a definition can contain: trained here, on a few words, in milliseconds."""
+"""Small definitions, one for each thing that a definition can contain: trained here, on a few words."""
 
 from __future__ import annotations
 
 import functools
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -22,11 +23,11 @@ KIMI = (
     r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-BLOOM = r" ?[^(\s|[.,!?…。,、।۔،])]+"  # noqa: RUF001
+BLOOM = r" ?[^(\s|[.,!?…。,、।۔،])]+"
 WORDS = (
-    "the The THE it's IT'S we'll don't I'm 1234567 12 ½ ² ٣ naïve naïve Ångström Ångström İstanbul straße ſ K kelvin "
-    "中文 日本語 かな カナ 한국어 한국 हिन्दी क़ क़/ தமிழ் ไทย עברית العربية 👍🏽 👩‍👩‍👧 🇺🇸 fi ﬁ ≮ ≮ a_b a-b a.b a/b (x) [y] {z} "
-    "  two   three\t\ttabs\n\nlines\r\n  end\n"
+    "the The THE it's IT'S we'll don't I'm 1234567 12 ½ ² ٣ naïve naïve Ångström Ångström İstanbul straße ſ K "
+    "kelvin 中文 日本語 かな カナ 한국어 한국 हिन्दी क़ क़/ தமிழ் ไทย עברית العربية 👍🏽 👩‍👩‍👧 🇺🇸 fi ﬁ ≮ ≮ a_b a-b a.b "
+    "a/b (x) [y] {z}   two   three\t\ttabs\n\nlines\r\n  end\n"
 )
 
 AddTokens = Sequence[AddedToken]
@@ -43,7 +44,7 @@ def byte_level(
     normalizer: normalizers.Normalizer | None = None,
     use_regex: bool = False,
     added: AddTokens = (),
-    **model: object,
+    **model: Any,
 ) -> tokenizers.Tokenizer:
     """A byte-level BPE behind the given splitters."""
     tokenizer = tokenizers.Tokenizer(models.BPE(**model))
@@ -130,35 +131,20 @@ SUPPORTED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     "lstrip": lambda: byte_level(split(r"\s|\S"), added=[_token("<l>", lstrip=True)]),
     "rstrip": lambda: byte_level(split(r"\s|\S"), added=[_token("<r>", rstrip=True)]),
     "lstrip, normalized": lambda: byte_level(split(r"\s|\S"), added=[_token("<l>", lstrip=True, normalized=True)]),
-    "single word": lambda: byte_level(split(r"\s|\S"), added=[_token("on", single_word=True), _token("-", single_word=True)]),
+    "single word": lambda: byte_level(
+        split(r"\s|\S"), added=[_token("on", single_word=True), _token("-", single_word=True)]
+    ),
     "all flags": lambda: byte_level(
         split(GPT4), added=[_token("it", lstrip=True, rstrip=True, single_word=True), _token(" 's", rstrip=True)]
     ),
-    "overlapping literals": lambda: byte_level(split(GPT4), added=[_token("ab"), _token("abc"), _token("bcd"), _token("\n\n")]),
+    "overlapping literals": lambda: byte_level(
+        split(GPT4), added=[_token("ab"), _token("abc"), _token("bcd"), _token("\n\n")]
+    ),
     "ignore merges": lambda: byte_level(split(GPT4), ignore_merges=True),
     "characters": lambda: characters(split(GPT2)),
     "templated": templated,
 }
 """Definitions that are understood, by what they are here for."""
-
-UNSUPPORTED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
-    "lookbehind": lambda: byte_level(split(r"(?<=a)b|\s+|\S+")),
-    "anchor": lambda: byte_level(split(r"^a|\s+|\S+")),
-    "word boundary": lambda: byte_level(split(r"\b\w+|\s+")),
-    "back-reference": lambda: byte_level(split(r"(a)\1|\s+|\S+")),
-    "empty match": lambda: byte_level(split(r"a*")),
-    "grapheme cluster": lambda: byte_level(split(r"\X")),
-    "folding": lambda: byte_level(split(r"(?i:st)|\s+|\S")),
-    "folding of one": lambda: byte_level(split(r"(?i:ß)|\s+|\S")),
-    "merged": lambda: byte_level(split(r"\s", "merged_with_next")),
-    "prefix space": lambda: _prefixed(),
-    "no pre-tokenizer": lambda: _bare(),
-    "byte level first": lambda: _byte_level_first(),
-    "dropout": lambda: byte_level(split(GPT4), dropout=0.0001),
-    "replace": lambda: byte_level(split(GPT4), normalizer=normalizers.Replace("a", "b")),
-    "template that repeats": lambda: _repeating(),
-}
-"""Definitions outside what is understood, by the reason."""
 
 
 def _prefixed() -> tokenizers.Tokenizer:
@@ -185,6 +171,26 @@ def _repeating() -> tokenizers.Tokenizer:
     tokenizer = byte_level(split(GPT4))
     tokenizer.post_processor = processors.TemplateProcessing("$A $A", special_tokens=[])
     return tokenizer
+
+
+UNSUPPORTED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
+    "lookbehind": lambda: byte_level(split(r"(?<=a)b|\s+|\S+")),
+    "anchor": lambda: byte_level(split(r"^a|\s+|\S+")),
+    "word boundary": lambda: byte_level(split(r"\b\w+|\s+")),
+    "back-reference": lambda: byte_level(split(r"(a)\1|\s+|\S+")),
+    "empty match": lambda: byte_level(split(r"a*")),
+    "grapheme cluster": lambda: byte_level(split(r"\X")),
+    "folding": lambda: byte_level(split(r"(?i:st)|\s+|\S")),
+    "folding of one": lambda: byte_level(split(r"(?i:ß)|\s+|\S")),
+    "merged": lambda: byte_level(split(r"\s", "merged_with_next")),
+    "prefix space": _prefixed,
+    "no pre-tokenizer": _bare,
+    "byte level first": _byte_level_first,
+    "dropout": lambda: byte_level(split(GPT4), dropout=0.0001),
+    "replace": lambda: byte_level(split(GPT4), normalizer=normalizers.Replace("a", "b")),
+    "template that repeats": _repeating,
+}
+"""Definitions outside what is understood, by the reason."""
 
 
 @functools.cache

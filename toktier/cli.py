@@ -29,11 +29,9 @@ try:
     from rich.table import Table
     from rich.text import Text
 except ModuleNotFoundError as missing:
-    print(f"the command line needs the package {missing.name}: pip install 'toktier[cli]'", file=sys.stderr)
+    package = str(missing.name).partition(".")[0]
+    print(f"the command line needs the package {package}: pip install 'toktier[cli]'", file=sys.stderr)
     raise SystemExit(2) from None
-
-CHARACTERS = 256_000
-"""How long a demo's text becomes: its time grows with the square of that, and is to be about 10 seconds."""
 
 FAMILIAR = "aZzé09½ \t\n\r_.,!'/<中あ한"
 """Characters that make good examples."""
@@ -73,7 +71,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(toktier.__version__, prog_name="toktier")
 def main() -> None:
-    r"""Exact stateful tokenization: re-encode what changed, get the ids of a full encode.
+    """Exact stateful tokenization: re-encode what changed, get the ids of a full encode.
 
     SOURCE is a tokenizer.json, a directory with one, the id of a repository on the Hugging Face hub, or
     the bundled toktier-mini.
@@ -82,7 +80,7 @@ def main() -> None:
     Where to begin:
       toktier demo                      what it is good for, on this machine
       toktier inspect tokenizer.json    whether your tokenizer is supported, and if not, why
-    """
+    """  # noqa: D301
 
 
 def plain_console() -> Console:
@@ -90,14 +88,11 @@ def plain_console() -> Console:
     return Console(markup=False, emoji=False, highlight=False)
 
 
-# toktier inspect
-
-
 @main.command()
 @click.argument("source")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the cuts of every atom.")
 def inspect(source: str, as_json: bool) -> None:
-    r"""Show what a tokenizer is, and where its texts may be cut.
+    """Show what a tokenizer is, and where its texts may be cut.
 
     A text may be cut between two characters when its ids are always those of the left part followed by
     those of the right part. Which pairs of characters allow that follows from the tokenizer's definition.
@@ -107,7 +102,7 @@ def inspect(source: str, as_json: bool) -> None:
       toktier inspect toktier-mini
       toktier inspect path/to/tokenizer.json
       toktier inspect toktier-mini --json | jq .sync_pairs
-    """
+    """  # noqa: D301
     tok = toktier.load(source)
     if as_json:
         click.echo(json.dumps(inspection(tok)))
@@ -115,21 +110,22 @@ def inspect(source: str, as_json: bool) -> None:
     console = plain_console()
     console.print(overview(source, tok))
     if tok.family.supported:
-        console.print("\n✓ every text may be cut between the character of the row and the one of the column\n")
+        console.print("\n✓  every text may be cut between the character on the left and the one on top")
+        console.print("+  so many more characters are alike\n")
         console.print(*relation(tok.family, console.width), sep="\n\n")
 
 
 def inspection(tok: Tokenizer) -> dict[str, Any]:
     """Everything that ``inspect`` knows, for machines."""
     family = tok.family
-    alphabet = characters(family) if family.supported else []
+    alphabet = family.alphabet() if family.supported else ()
     firsts = [chr(ranges[0].start) for ranges in alphabet]
     return asdict(tok.report()) | {
         "source_digest": family.source_digest,
         "literals": [asdict(literal) for literal in family.definition.literals],
         "alphabet": [
             {
-                "examples": examples(ranges),
+                "examples": [one for one in examples(ranges) if ord(one) not in SURROGATES],
                 "characters": sum(map(len, ranges)),
                 "cut_before": [i for i, right in enumerate(firsts) if family.is_pair(left, right)],
             }
@@ -170,16 +166,9 @@ def added_tokens(literals: Sequence[Literal]) -> str:
 
 @frozen
 class Kind:
-    """Atoms that are alike in the whole relation.
-
-    Attributes:
-        characters: Their code points, as ranges.
-        first: The character by which the relation knows them all.
-        examples: Characters to show, the most familiar ones first.
-    """
+    """Atoms that are alike in the whole relation, with a few examples, the best first."""
 
     characters: list[range]
-    first: str
     examples: list[str]
 
     @property
@@ -196,23 +185,20 @@ class Kind:
         return {"L": 0, "N": 1, "Z": 2, "C": 4}.get(category, 3), ord(best)
 
 
-def characters(family: Family) -> list[list[range]]:
-    """The code points of each atom that are characters: lone surrogates are in no text."""
-    atoms = ([each for each in ranges if each.start not in SURROGATES] for ranges in family.alphabet())
-    return [ranges for ranges in atoms if ranges]
-
-
 def kinds(family: Family) -> list[Kind]:
-    """The atoms of a family, those with equal rows and equal columns of the relation together."""
-    alphabet = characters(family)
+    """The atoms of a family, those with equal rows and equal columns of the relation together.
+
+    Without lone surrogates, which are in no text.
+    """
+    atoms = ([each for each in ranges if each.start not in SURROGATES] for ranges in family.alphabet())
+    alphabet = [ranges for ranges in atoms if ranges]
     firsts = [chr(ranges[0].start) for ranges in alphabet]
     alike: dict[tuple[bool, ...], list[range]] = {}
     for character, ranges in zip(firsts, alphabet, strict=True):
         row = tuple(family.is_pair(character, other) for other in firsts)
         column = tuple(family.is_pair(other, character) for other in firsts)
         alike.setdefault(row + column, []).extend(ranges)
-    found = [Kind(ranges, chr(ranges[0].start), examples(ranges)) for ranges in alike.values()]
-    return sorted(found, key=lambda kind: kind.order)
+    return sorted((Kind(ranges, examples(ranges)) for ranges in alike.values()), key=lambda kind: kind.order)
 
 
 def examples(ranges: Iterable[range]) -> list[str]:
@@ -232,26 +218,22 @@ def relation(family: Family, width: int) -> list[Table]:
     most = max(1, (width - 22) // 2)
     blocks = math.ceil(len(all_kinds) / most)
     size = math.ceil(len(all_kinds) / blocks)
-    room = min(44, width - 6 - 2 * size)
+    room = max(12, min(44, width - 6 - 2 * size))
     return [grid(family, all_kinds, all_kinds[start : start + size], room) for start in range(0, len(all_kinds), size)]
 
 
 def grid(family: Family, lefts: Sequence[Kind], rights: Sequence[Kind], room: int) -> Table:
     """One table of the relation, with ``room`` cells for examples."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
-    table.add_column(
-        "left of the cut  \\  right of it"[:room], width=room, no_wrap=True, style="dim", header_style="dim"
-    )
-    table.add_column(
-        Text("".join(symbol.ljust(3 - cell_len(symbol)) for symbol in (right.symbol for right in rights))), no_wrap=True
-    )
+    table.add_column("left ╲ right", width=room, no_wrap=True, style="dim", header_style="dim")
+    symbols = (right.symbol for right in rights)
+    table.add_column("".join(symbol + " " * (2 - cell_len(symbol)) for symbol in symbols), no_wrap=True)
     for left in lefts:
         marks = Text()
         for right in rights:
-            cut = family.is_pair(left.first, right.first)
-            marks.append("✓ " if cut else "· ", "green" if cut else "dim")
-        table.add_row(Text(left.symbol, "bold"), Text(listed(left, room)), marks)
+            marks.append(*(("✓ ", "green") if family.is_pair(left.examples[0], right.examples[0]) else ("· ", "dim")))
+        table.add_row(Text(left.symbol, "bold"), listed(left, room), marks)
     return table
 
 
@@ -270,11 +252,8 @@ def listed(kind: Kind, room: int) -> str:
 
 def plain(character: str) -> bool:
     """Whether a character can be shown as it is: it has a width, joins no other, and leaves the direction alone."""
-    return (
-        unicodedata.category(character)[0] not in "CMZ"
-        and unicodedata.bidirectional(character) not in ("R", "AL")
-        and cell_len(character) > 0
-    )
+    apart = unicodedata.category(character)[0] not in "CMZ" and cell_len(character) > 0
+    return apart and unicodedata.bidirectional(character) not in ("R", "AL")
 
 
 def shown(text: str) -> str:
@@ -293,9 +272,6 @@ def visible(text: str) -> str:
     return shown(text).replace(" ", "␣")
 
 
-# toktier encode
-
-
 @main.command()
 @click.argument("source")
 @click.argument("text", required=False)
@@ -303,8 +279,10 @@ def visible(text: str) -> str:
 @click.option("--ids/--pieces", "as_ids", default=True, help="Print ids, or each piece of the text with its ids.")
 @click.option("--cuts", is_flag=True, help="Begin a new line, with --pieces a new paragraph, at each certified cut.")
 @click.option("--add-special-tokens", is_flag=True, help="Apply the tokenizer's post-processor: BOS, EOS, template.")
-def encode(source: str, text: str | None, file: str | None, as_ids: bool, cuts: bool, add_special_tokens: bool) -> None:
-    r"""Encode TEXT, a file, or what comes in on the standard input.
+def encode(
+    source: str, text: str | None, *, file: str | None, as_ids: bool, cuts: bool, add_special_tokens: bool
+) -> None:
+    """Encode TEXT, a file, or what comes in on the standard input.
 
     The text is taken as it is: a line break at its end counts. Pieces show a space as ␣.
 
@@ -314,7 +292,7 @@ def encode(source: str, text: str | None, file: str | None, as_ids: bool, cuts: 
       toktier encode toktier-mini "Hello world" --pieces --cuts
       toktier encode tokenizer.json --file README.md | wc -w
       git diff | toktier encode toktier-mini
-    """
+    """  # noqa: D301
     if text is not None and file is not None:
         raise click.UsageError("give either TEXT or --file")
     if cuts and add_special_tokens:
@@ -340,7 +318,7 @@ def encode(source: str, text: str | None, file: str | None, as_ids: bool, cuts: 
 
 def read(file: str | None) -> str:
     """The text of a file or of the standard input, with its line breaks as they are."""
-    data = pathlib.Path(file).read_bytes() if file is not None else click.get_binary_stream("stdin").read()
+    data = pathlib.Path(file).read_bytes() if file is not None else sys.stdin.buffer.read()
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -350,8 +328,7 @@ def read(file: str | None) -> str:
 def pieces(tok: Tokenizer, ids: Sequence[int]) -> list[tuple[list[int], str]]:
     """Ids with their texts; several together where a character is divided among them."""
     tokenizer = replay.reference_of(tok)
-    new_stream: Any = tokenizers.decoders.DecodeStream  # the library's type information lacks it
-    stream = new_stream(skip_special_tokens=False)
+    stream = tokenizers.decoders.DecodeStream(skip_special_tokens=False)
     found: list[tuple[list[int], str]] = []
     waiting: list[int] = []
     for id in ids:
@@ -362,9 +339,6 @@ def pieces(tok: Tokenizer, ids: Sequence[int]) -> list[tuple[list[int], str]]:
     return [*found, (waiting, tok.decode(waiting, skip_special_tokens=False))] if waiting else found
 
 
-# toktier demo
-
-
 @main.command()
 @click.option(
     "--tokenizer", "source", default="toktier-mini", show_default=True, metavar="SOURCE", help="Encode with this."
@@ -373,17 +347,17 @@ def pieces(tok: Tokenizer, ids: Sequence[int]) -> list[tuple[list[int], str]]:
 @click.option(
     "--characters",
     type=click.IntRange(min=1),
-    help=f"Stop when the text of a session is that long.  [default: {CHARACTERS}; with --session: its end]",
+    help=f"Stop when the text of a session is that long.  [default: {replay.CHARACTERS}; with --session: its end]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; times are in seconds.")
 def demo(source: str, file: str | None, characters: int | None, as_json: bool) -> None:
-    r"""Replay a coding-agent session, and check every turn against a full encode.
+    """Replay a coding-agent session, and check every turn against a full encode.
 
     Each turn, the transcript gains an answer and a tool result, and the ids of all of it are needed. Turns
     alternate between session.append, for a front end that knows what is new, and session.update, for one
     that renders everything again and replaces the prompt of the turn before by the answer. The times
-    include bringing the front end's list of ids up to date. Between turns, the reference encodes the whole
-    text, so that a session finds the processor's caches as cold as on a busy server.
+    include bringing the front end's list of ids up to date. Between any two turns the reference encodes the
+    whole text, so a session never finds its data in the processor's caches.
 
     Without --session, the agent reads its way through Python's standard library. A line of FILE is one
     session: {"messages": [{"role": "user", "content": "Hi"}, ...]}.
@@ -395,14 +369,10 @@ def demo(source: str, file: str | None, characters: int | None, as_json: bool) -
       toktier demo
       toktier demo --tokenizer path/to/tokenizer.json --characters 1000000
       toktier demo --session transcripts.jsonl --json | jq .mismatches
-    """
+    """  # noqa: D301
     tok = toktier.load(source)
-    transcripts = [replay.library_session()] if file is None else replay.read_transcripts(file)
-    limit = characters or (CHARACTERS if file is None else sys.maxsize)
-    sessions = [replay.within(replay.requests(messages), limit) for messages in transcripts]
+    sessions = replay.sessions(file, characters)
     turns = replay.watched(tok, sessions)
-    if not turns:
-        raise Failure(f"{file or 'the standard library has no sources here'}: no messages to replay")
     rows = replay.summarize(turns)
     mismatches = sum(row.mismatches for row in rows)
     if as_json:
@@ -412,12 +382,9 @@ def demo(source: str, file: str | None, characters: int | None, as_json: bool) -
     else:
         console = plain_console()
         console.print(replay.measurements(rows))
-        if mismatches:
-            console.print(
-                f"{mismatches} of {len(turns)} turns differ from a full encode: please report this.", style="bold red"
-            )
-        else:
-            console.print(f"{len(turns)} turns, each with exactly the ids of a full encode.", style="green")
+        differ = f"{mismatches} of {len(turns)} turns differ from a full encode: please report this."
+        same = f"{len(turns)} turns, each with exactly the ids of a full encode."
+        console.print(Text(differ, "bold red") if mismatches else Text(same, "green"))
         if not tok.family.supported:
             console.print(shown(f"Every turn was a full encode, as there are no certified cuts: {tok.family.reason}"))
     sys.exit(1 if mismatches else 0)

@@ -1,9 +1,9 @@
 """What changed between the text of a session and a full text that is to replace it.
 
-Front ends render the whole transcript again for every call. Most often only its end changed, and then one comparison of
-memory finds it; but when reasoning is stripped from many old turns, or old tool results are shortened, there are changes in
-many places, with long unchanged stretches between them. Any list of hunks that turns the one text into the other is right;
-a short one saves work. This one is found greedily, by looking for samples of each text in the other.
+Front ends render the whole transcript again for every call. Most often only its end changed, and then one comparison
+of memory finds it; but when reasoning is stripped from many old turns, or old tool results are shortened, there are
+changes in many places, with long unchanged stretches between them. Any list of hunks that turns the one text into the
+other is right; a short one saves work. This one is found greedily, by looking for samples of each text in the other.
 """
 
 from __future__ import annotations

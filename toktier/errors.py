@@ -23,14 +23,14 @@ class InvalidDefinition(ToktierError, ValueError):
 
 
 class InvalidText(ToktierError, ValueError):
-    """A text with a lone surrogate, which no tokenizer can encode.
+    r"""A text with a lone surrogate, which no tokenizer can encode.
 
     Attributes:
         position: Index of the first lone surrogate in the text that was given.
 
     Example:
         >>> import toktier
-        >>> toktier.load("toktier-mini").encode("ab\\ud800")
+        >>> toktier.load("toktier-mini").encode("ab\ud800")
         Traceback (most recent call last):
             ...
         toktier.errors.InvalidText: lone surrogate U+D800 at position 2: ...

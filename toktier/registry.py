@@ -26,6 +26,9 @@ Source: TypeAlias = "str | os.PathLike[str] | tokenizers.Tokenizer"
 BUNDLED = {"toktier-mini": mini.path}
 """The tokenizers that come with toktier, by name."""
 
+CACHE_DIRECTORY = default_cache_directory()
+"""Where a registry keeps what it asked the reference library, unless told otherwise."""
+
 DEFINITION, CONFIGURATION = "tokenizer.json", "tokenizer_config.json"
 
 
@@ -56,7 +59,7 @@ class Registry:
         True
     """
 
-    def __init__(self, cache_directory: str | os.PathLike[str] | None = default_cache_directory()) -> None:
+    def __init__(self, cache_directory: str | os.PathLike[str] | None = CACHE_DIRECTORY) -> None:
         self._cache = DiskCache(None if cache_directory is None else pathlib.Path(cache_directory))
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {}
@@ -131,7 +134,9 @@ def _files(source: Source) -> _Files:
         except Exception as error:
             raise InvalidDefinition(f"tokenizers.Tokenizer: cannot be serialised: {error}") from None
     if not isinstance(source, (str, os.PathLike)):
-        raise TypeError(f"cannot load a tokenizer from {type(source).__name__}: give a path, a name or a tokenizers.Tokenizer")
+        raise TypeError(
+            f"cannot load a tokenizer from {type(source).__name__}: give a path, a name or a tokenizers.Tokenizer"
+        )
     path = pathlib.Path(source)
     if path.is_dir():
         if not (path / DEFINITION).is_file():
@@ -148,7 +153,8 @@ def _files(source: Source) -> _Files:
 
 
 def _read(definition: pathlib.Path, configuration: pathlib.Path | None = None) -> _Files:
-    return _Files(str(definition), definition.read_bytes(), configuration and configuration.read_bytes())
+    configured = None if configuration is None else configuration.read_bytes()
+    return _Files(str(definition), definition.read_bytes(), configured)
 
 
 def _fetched(name: str) -> _Files:

@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import statistics
+import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +36,9 @@ PROMPT = "<|im_start|>assistant\n<think>\n"
 
 PORTION = 1100
 """Characters of a file that a tool result of :func:`library_session` has at least; a turn adds about 300 more."""
+
+CHARACTERS = 256_000
+"""How long a demo's text becomes: its time grows with the square of that, and is to be about 10 seconds."""
 
 MOST_ROWS = 7
 
@@ -265,8 +269,8 @@ def measurements(rows: Iterable[Row]) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    names = "characters", "ids", "turns", "new characters", "append ms", "ratio", "update ms", "ratio"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    names = "context characters", "ids", "turns", "new", "append ms", "ratio", "update ms", "ratio"
     for name in (*names, "full encode ms", "mis- matches"):
         style = "cyan" if name == "ratio" else ""
         table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True, style=style)
@@ -318,6 +322,25 @@ def _message(entry: dict[str, object]) -> Message:
     if not isinstance(role, str) or not isinstance(content, str):
         raise TypeError(f"role is {type(role).__name__}, content is {type(content).__name__}")
     return Message(role, content)
+
+
+def sessions(file: str | os.PathLike[str] | None = None, characters: int | None = None) -> list[list[Request]]:
+    """What to replay: the transcripts of a file, or one :func:`library_session`.
+
+    Args:
+        file: As for :func:`read_transcripts`.
+        characters: The length of text at which a session stops. Not given: its end, or ``CHARACTERS`` without a file.
+
+    Raises:
+        InvalidTranscript: There is nothing to replay.
+        OSError: The file cannot be read.
+    """
+    transcripts = [library_session()] if file is None else read_transcripts(file)
+    limit = characters or (CHARACTERS if file is None else sys.maxsize)
+    found = [within(requests(messages), limit) for messages in transcripts]
+    if not any(found):
+        raise InvalidTranscript(f"{os.fspath(file or 'the standard library')}: no messages to replay")
+    return found
 
 
 def library_session() -> Iterator[Message]:

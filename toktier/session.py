@@ -8,8 +8,6 @@ ids in the place of the old ones. Because the seams are certified, that is the s
 from __future__ import annotations
 
 import operator
-from array import array
-from bisect import bisect_left
 from collections.abc import MutableSequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
@@ -22,12 +20,10 @@ from toktier.engines.base import Engine, Ids
 from toktier.families.family import valid_text
 from toktier.idarray import IdArray
 from toktier.piecetable import PieceTable
+from toktier.seams import Seam, Seams, breaks
 
 if TYPE_CHECKING:
     from toktier.tokenizer import Tokenizer
-
-SPACING = 1024
-"""Characters between two seams, about: an edit encodes at most twice as many beside its own."""
 
 AnyIds = TypeVar("AnyIds", "MutableSequence[int]", Ids)
 
@@ -72,9 +68,9 @@ class Patch:
 class Session:
     """The ids of one text that grows and changes, always equal to the reference's for the whole text.
 
-    ``append`` and ``edit`` cost as much as the change, whatever the length of the text; ``update`` reads the text once, at the
-    speed of a memory comparison. An operation that raises leaves the session as it was. What a session has handed out
-    never changes. Sessions are not locked: use each from one thread at a time.
+    ``append`` and ``edit`` cost as much as the change, whatever the length of the text; ``update`` reads the text once,
+    at the speed of a memory comparison. An operation that raises leaves the session as it was. What a session has
+    handed out never changes. Sessions are not locked: use each from one thread at a time.
 
     On a tokenizer without certified cuts (``tok.family.reason`` says why) everything works, by encoding in full.
 
@@ -103,7 +99,7 @@ class Session:
         True
     """
 
-    __slots__ = ("_counts", "_engine", "_family", "_ids", "_list", "_positions", "_table")
+    __slots__ = ("_engine", "_family", "_ids", "_list", "_seams", "_table")
 
     def __init__(self, tok: Tokenizer, text: str = "", *, engine: str | Engine = "auto") -> None:
         self._family = tok.family
@@ -111,9 +107,7 @@ class Session:
         self._table = PieceTable()
         self._ids = IdArray()
         self._list: list[int] | None = None
-        # Seam k lies at character _positions[k] and has _counts[k] ids to its left. The first is the begin of the text.
-        self._positions = array("q", [0])
-        self._counts = array("q", [0])
+        self._seams = Seams()
         self._splice(0, 0, valid_text(text))
 
     def __len__(self) -> int:
@@ -175,7 +169,9 @@ class Session:
         text = valid_text(text)
         start, stop = operator.index(start), operator.index(stop)
         if not 0 <= start <= stop <= len(self._table):
-            raise IndexError(f"edit({start}, {stop}) is out of range: 0 <= start <= stop <= {len(self._table)} characters")
+            raise IndexError(
+                f"edit({start}, {stop}) is out of range: 0 <= start <= stop <= {len(self._table)} characters"
+            )
         return self._splice(start, stop, text)
 
     def update(self, full_text: str) -> Patch:
@@ -199,66 +195,65 @@ class Session:
         return patch
 
     def fork(self) -> Session:
-        """An independent session with the same state. The ids and strings are shared until one of the two changes them."""
+        """An independent session with the same state; ids and strings are shared until one of the two changes them."""
         other = object.__new__(Session)
         other._family, other._engine = self._family, self._engine
-        other._table, other._ids = self._table.copy(), self._ids.fork()
+        other._table, other._ids, other._seams = self._table.copy(), self._ids.fork(), self._seams.copy()
         other._list = None if self._list is None else self._list.copy()
-        other._positions, other._counts = self._positions[:], self._counts[:]
         return other
 
     def _splice(self, start: int, stop: int, text: str) -> Patch:
-        """Replaces characters: the one operation that all others are. Everything is computed before anything changes."""
-        table, ids, positions, counts = self._table, self._ids, self._positions, self._counts
+        """Replaces characters: the operation that all others are. Everything is computed before anything changes."""
+        table, ids, seams = self._table, self._ids, self._seams
         length = len(table)
         shift = len(text) - (stop - start)
         before = table[start - 1] if start else ""
         after = table[stop] if stop < length else ""
 
-        # Left of the change, the last seam that stays: one before `start`, or `start` itself if its new neighbours are a
-        # pair. The ends of the text count as seams, since the ids on both sides of them are known.
-        kept = bisect_left(positions, start)
-        p, ids_before_p = (positions[kept - 1], counts[kept - 1]) if kept else (0, 0)
-        seams: list[tuple[int, int]] = []
+        # The last seam left of the change, or one at its very start if the characters that meet there now are a pair.
+        # The end of the text can become a seam too, since the ids left of it are known.
+        kept = seams.find(start)
+        fresh_seams: list[Seam] = []
         if start == 0:
-            kept = 1
-        elif start == length or (kept < len(positions) and positions[kept] == start):
-            if self._parts(before, text[:1] or after):
-                p, ids_before_p = start, counts[kept] if kept < len(positions) else len(ids)
-                if p < length + shift:
-                    seams.append((p, ids_before_p))
+            kept, p, ids_before_p = 1, 0, 0
+        elif (start == length or seams.is_at(kept, start)) and self._parts(before, text[:1] or after):
+            p, ids_before_p = start, seams[kept][1] if kept < len(seams) else len(ids)
+            if p < length + shift:
+                fresh_seams.append((p, ids_before_p))
+        else:
+            p, ids_before_p = seams[kept - 1]
 
-        # Right of it, the first one.
-        rest = bisect_left(positions, stop) if after else len(positions)
-        if rest < len(positions) and positions[rest] == stop:
-            rest += not self._parts(text[-1:] or before, after)
-        q, ids_before_q = (positions[rest], counts[rest]) if rest < len(positions) else (length, len(ids))
+        # The first seam right of it, in the same way; the end of the text when there is none.
+        rest = seams.find(stop) if after else len(seams)
+        if seams.is_at(rest, stop) and not self._parts(text[-1:] or before, after):
+            rest += 1
+        q, ids_before_q = seams[rest] if rest < len(seams) else (length, len(ids))
 
-        # What stands between the two now.
+        # What stands between the two now, encoded.
         window = table.slice(p, start) + text + table.slice(stop, q)
-        breaks = self._breaks(window, to_end=q == length)
-        encoded = self._encode(window, breaks, continuation=p > 0)
+        cuts = breaks(self._family, window, to_end=q == length)
+        encoded = self._encode(window, cuts, continuation=p > 0)
+        count = ids_before_p
+        for cut, part in zip(cuts, encoded, strict=False):
+            count += len(part)
+            fresh_seams.append((p + cut, count))
         # A single array is copied too: it is the engine's own, and what goes into a patch is the caller's.
         fresh = np.concatenate(encoded)
         head, tail = _common_ends(ids.window(ids_before_p, ids_before_q), fresh)
-        replacement = fresh[head : len(fresh) - tail]
-        patch = Patch(ids_before_p + head, ids_before_q - tail, replacement)
+        patch = Patch(ids_before_p + head, ids_before_q - tail, fresh[head : len(fresh) - tail])
 
-        count = ids_before_p
-        for at, part in zip(breaks, encoded, strict=False):
-            count += len(part)
-            seams.append((p + at, count))
-        ids.splice(patch.start, patch.stop, replacement)
+        ids.splice(patch.start, patch.stop, patch.ids)
         table.splice(start, stop, text)
-        self._replace_seams(kept, rest + (not window), seams, shift, ids_before_p + len(fresh) - ids_before_q)
+        # When nothing is left between the two seams, they are one.
+        seams.replace(kept, rest + (not window), fresh_seams, shift, ids_before_p + len(fresh) - ids_before_q)
         if self._list is not None:
-            self._list[patch.start : patch.stop] = replacement.tolist()
+            self._list[patch.start : patch.stop] = patch.ids.tolist()
         return patch
 
     def _splice_all(self, changes: list[tuple[int, int, str]]) -> Patch:
         """Several changes, in ascending order and apart from one another, as one operation."""
-        # On a fork, so that an engine that fails in the middle leaves this session alone; from right to left, so that the
-        # positions of the changes to come stay what they are.
+        # On a fork, so that an engine that fails in the middle leaves this session alone; from right to left, so that
+        # the positions of the changes to come stay what they are.
         draft, length = self.fork(), len(self)
         start = same_at_end = length
         for change in reversed(changes):
@@ -266,62 +261,17 @@ class Session:
             patch = draft._splice(*change)
             start = min(start, patch.start)
             same_at_end = min(same_at_end, ids_before - patch.stop)
-        for name in self.__slots__:
-            setattr(self, name, getattr(draft, name))
-        stop = len(self) - same_at_end
-        return Patch(start, length - same_at_end, self._ids.window(start, stop).copy())
-
-    def _replace_seams(self, kept: int, rest: int, seams: list[tuple[int, int]], shift: int, ids_shift: int) -> None:
-        """Puts ``seams`` between the first ``kept`` seams and those from ``rest`` on, which move along.
-
-        A seam between two others that are within SPACING of one another is dropped, so that there are never many.
-        """
-        positions, counts = self._positions, self._counts
-        last = len(positions) - 1
-        if seams or rest <= last:
-            following = seams[0][0] if seams else positions[rest] + shift
-            while kept >= 2 and following - positions[kept - 2] <= SPACING:
-                kept -= 1
-        preceding = seams[-1][0] if seams else positions[kept - 1]
-        while rest < last and positions[rest + 1] + shift - preceding <= SPACING:
-            rest += 1
-        for values, k, moved in ((positions, 0, shift), (counts, 1, ids_shift)):
-            if rest <= last:
-                behind = np.frombuffer(values[rest:], np.int64) + moved
-                del values[kept:]
-                values.extend([seam[k] for seam in seams])
-                values.frombytes(behind.tobytes())
-            else:
-                del values[kept:]
-                values.extend([seam[k] for seam in seams])
+        self._table, self._ids, self._seams, self._list = draft._table, draft._ids, draft._seams, draft._list
+        return Patch(start, length - same_at_end, self._ids.window(start, len(self) - same_at_end).copy())
 
     def _parts(self, left: str, right: str) -> bool:
         """Whether the text may be cut between two characters, where an absent one stands for an end of the text."""
         return not left or not right or self._family.is_pair(left, right)
 
-    def _breaks(self, window: str, to_end: bool) -> list[int]:
-        """Where to cut a window into parts that are encoded separately, and so yield the id counts of new seams.
-
-        About every SPACING characters; and, if the window is the end of the text, once more as near to it as
-        possible, which is where the next append will begin.
-        """
-        last_cut, length = self._family.last_cut, len(window)
-        breaks: list[int] = []
-        previous = 0
-        for target in range(SPACING, length - SPACING // 2, SPACING):
-            floor = max(previous, target - SPACING)
-            if (at := last_cut(window, floor, target)) > floor:
-                breaks.append(at)
-                previous = at
-        if to_end and (at := last_cut(window, previous, length - 1)) > previous:
-            breaks.append(at)
-        return breaks
-
-    def _encode(self, window: str, breaks: list[int], continuation: bool) -> list[Ids]:
-        if not breaks:
+    def _encode(self, window: str, cuts: list[int], *, continuation: bool) -> list[Ids]:
+        if not cuts:
             return [self._engine.encode(window, continuation=continuation)]
-        edges = [0, *breaks, len(window)]
-        parts = [window[i:j] for i, j in pairwise(edges)]
+        parts = [window[i:j] for i, j in pairwise([0, *cuts, len(window)])]
         return self._engine.encode_batch(parts, continuation=continuation)
 
 

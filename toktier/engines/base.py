@@ -30,8 +30,8 @@ class Engine(Protocol):
 
         Args:
             text: Any text without lone surrogates.
-            continuation: The text continues another one, from which it was parted at a certified cut. It makes a difference
-                only to definitions that put a prefix before a text.
+            continuation: The text continues another one, from which it was parted at a certified cut. It makes a
+                difference only to definitions that put a prefix before a text.
 
         Returns:
             uint32, shape (tokens,).

@@ -47,7 +47,7 @@ def partition(sets: Sequence[Runs]) -> Alphabet:
         sets: Each as ascending run boundaries ``[start, stop, start, stop, ...]``.
 
     Example:
-        >>> alphabet = partition([np.array([97, 100]), np.array([99, 101])])   # a-c and c-d
+        >>> alphabet = partition([np.array([97, 100]), np.array([99, 101])])  # a-c and c-d
         >>> alphabet.table[[96, 97, 98, 99, 100, 101]].tolist()
         [0, 2, 2, 3, 1, 0]
     """

@@ -4,9 +4,9 @@ Source: V. M. Glushkov, "The abstract theory of automata" (1961); see also G. Be
 expressions to deterministic automata" (1986). A position is one occurrence of a character class. Two additions
 serve the cuts:
 
-* A **lookahead** reads on from where it stands, so its positions follow whatever is consumed before it, as if it were one
-  more branch, and nothing follows *it*. A pair of characters that no ``follow`` joins is then beyond consuming and peeking
-  alike.
+* A **lookahead** reads on from where it stands, so its positions follow whatever is consumed before it, as if it were
+  one more branch, and nothing follows *it*. A pair of characters that no ``follow`` joins is then beyond consuming and
+  peeking alike.
 * **certain** positions match alone: if the text at some place begins with such a character, an attempt there
   succeeds whatever comes after. So that character never stays outside all matches.
 
@@ -43,9 +43,9 @@ class Automaton:
             first and not give it back. A character of the position's class and of no blocker's always begins a match.
     """
 
-    positions: tuple[CharacterClass, ...] = field(converter=tuple)
-    follow: frozenset[tuple[int, int]] = field(converter=frozenset)
-    peeked: frozenset[int] = field(converter=frozenset)
+    positions: tuple[CharacterClass, ...]
+    follow: frozenset[tuple[int, int]]
+    peeked: frozenset[int]
     certain: Mapping[int, frozenset[int]]
 
 
@@ -67,7 +67,7 @@ def automaton_of(tree: Node) -> Automaton:
     whole = builder.fragment(tree)
     if whole.nullable:
         raise Unsupported("the pattern can match the empty string")
-    return Automaton(builder.positions, builder.follow, builder.peeked, whole.certain)
+    return Automaton(tuple(builder.positions), frozenset(builder.follow), frozenset(builder.peeked), whole.certain)
 
 
 @frozen

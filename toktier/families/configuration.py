@@ -18,8 +18,8 @@ FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
 def added_tokens(config: bytes, where: str, known: Collection[str]) -> list[AddedToken]:
     """The tokens to add, in the order and with the flags that the ``transformers`` loader gives them.
 
-    That is: first the entries of ``added_tokens_decoder`` by id, then the named special tokens, then the listed ones. The
-    ids in the file play no part, since the library numbers what it adds.
+    That is: first the entries of ``added_tokens_decoder`` by id, then the named special tokens, then the listed ones.
+    The ids in the file play no part, since the library numbers what it adds.
 
     Args:
         config: The bytes of the ``tokenizer_config.json``.

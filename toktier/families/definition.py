@@ -160,7 +160,7 @@ def read(reference: tokenizers.Tokenizer, source: bytes, where: str, cache: Disk
 
 
 class _Reader:
-    """Walks the stages in the order in which a text meets them, and stops caring at the first that is not understood."""
+    """Walks the stages in the order in which a text meets them, and remembers the first that is not understood."""
 
     def __init__(self) -> None:
         self.normalizers: list[str] = []

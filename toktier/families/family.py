@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 from attrs import field, frozen
@@ -12,13 +14,16 @@ from toktier.families.pattern import Unsupported
 from toktier.families.probing import Probe
 from toktier.families.synchronizing import synchronize
 
+Table: TypeAlias = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+"""The atom of every code point, in the narrowest type that holds them all; shape (0x110000,)."""
+
 
 @frozen(eq=False)
 class Family:
     """What a tokenizer is: its identity, and where texts may be cut for it. Immutable, and knows no engine.
 
-    A cut at ``i`` is *certified* when the ids of the text are those of ``text[:i]`` followed by those of ``text[i:]``. Whether
-    it is depends on the two characters around it and on nothing else, so it holds in every text that contains them.
+    A cut at ``i`` is *certified* when the ids of the text are those of ``text[:i]`` followed by those of ``text[i:]``
+    because of the two characters around it alone, so that the same holds in every text that contains them.
 
     Attributes:
         definition: The pipeline that was read from the tokenizer's file.
@@ -37,7 +42,7 @@ class Family:
     definition: Definition
     reason: str | None
     atoms: int
-    _table: npt.NDArray[np.uint8 | np.uint16] = field(repr=False)
+    _table: Table = field(repr=False)
     """The atom of every code point; shape (0x110000,)."""
     _pairs: npt.NDArray[np.bool_] = field(repr=False)
     """Whether a pair of atoms is a cut, at ``left * atoms + right``; shape (atoms * atoms,)."""
@@ -60,11 +65,11 @@ class Family:
                 table, pairs = result.table, result.pairs
             except Unsupported as error:
                 reason = str(error)
-        narrow = table.astype(np.uint8 if len(pairs) <= 256 else np.uint16)
+        narrow: Table = table.astype(np.uint8) if len(pairs) <= 256 else table.astype(np.uint16)
         flat = pairs.reshape(-1)
         for array in (narrow, flat):
             array.setflags(write=False)
-        return cls(definition, reason, len(pairs), narrow, flat, memoryview(narrow), flat.tobytes())
+        return cls(definition, reason, len(pairs), narrow, flat, narrow.data, flat.tobytes())
 
     @property
     def digest(self) -> str:

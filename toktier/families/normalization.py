@@ -1,11 +1,11 @@
 """What a normalizer may make of the two neighbours of a cut.
 
-A normalizer ``N`` commutes with a cut between ``a`` and ``b`` when ``N(X a b Y) == N(X a) + N(b Y)`` for all ``X``, ``Y``.
-Where it does, the splitters see another pair: some character that ``N(X a)`` can end with, and some character that ``N(b Y)``
-can begin with. A :class:`Rewriting` lists both, for every character that is not always left alone.
+A normalizer ``N`` commutes with a cut between ``a`` and ``b`` when ``N(X a b Y) == N(X a) + N(b Y)`` for all ``X`` and
+``Y``. Where it does, the splitters see another pair: some character that ``N(X a)`` can end with, and some character
+that ``N(b Y)`` can begin with. A :class:`Rewriting` lists both, for every character that is not always left alone.
 
-Source: Unicode Standard Annex #15, section 9.1, "Stable Code Points": a character that begins with a starter which composes
-with nothing before it is a boundary of every normalization form.
+Source: Unicode Standard Annex #15, section 9.1, "Stable Code Points": a character that begins with a starter which
+composes with nothing before it is a boundary of every normalization form.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Rewriting:
 
     Attributes:
         ends: By code point ``a``, what ``N(X a)`` can end with, over all ``X``. Empty: not known.
-        starts: By code point ``b``, what ``N(b Y)`` can begin with, over all ``Y``. Empty: ``N`` does not commute before ``b``.
+        starts: By code point ``b``, what ``N(b Y)`` can begin with, over all ``Y``. Empty: it does not commute there.
     """
 
     ends: Mapping[int, Characters] = field(factory=dict)
@@ -63,7 +63,7 @@ def rewriting(normalizers: Iterable[str], probe: Probe) -> Rewriting:
     """What a chain of normalizers can put at a cut.
 
     Args:
-        normalizers: Names from :data:`DECOMPOSITION` and :data:`CHARACTER_WISE`, in the order in which they are applied.
+        normalizers: Names from :data:`DECOMPOSITION` and :data:`CHARACTER_WISE`, in the order in which they act.
         probe: Where the reference library is asked.
 
     Example:

@@ -1,9 +1,9 @@
-"""Split patterns: the Oniguruma syntax that tokenizer files use, parsed to a tree.
+r"""Split patterns: the Oniguruma syntax that tokenizer files use, parsed to a tree.
 
 A character class is kept *as written*: which code points it contains is never worked out here, it is asked of the
-reference library (see :mod:`toktier.families.probing`). So the parser has to know only how classes are delimited, and how
-they are put together. What can see more than the characters it consumes (anchors, lookbehind, back-references)
-or may consume several characters by nature (``\\R``, ``\\X``) raises :class:`Unsupported`.
+reference library (see :mod:`toktier.families.probing`). So the parser has to know only how classes are delimited, and
+how they are put together. What can see more than the characters it consumes (anchors, lookbehind, back-references)
+or may consume several characters by nature (``\R``, ``\X``) raises :class:`Unsupported`.
 
 Source: the syntax is that of Oniguruma's ``doc/RE`` for ``ONIG_SYNTAX_ONIGURUMA``, the one that ``tokenizers`` compiles
 with. Two rules differ from other dialects and matter here: ``x{2,3}+`` repeats the interval (it is not possessive), and
@@ -16,7 +16,7 @@ import enum
 import re
 from typing import TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
 UNBOUNDED = 1 << 30
 """The upper bound of ``*``, ``+`` and ``{m,}``."""
@@ -36,10 +36,10 @@ class Mode(enum.Enum):
 
 @frozen
 class CharacterClass:
-    """One place that consumes exactly one character.
+    r"""One place that consumes exactly one character.
 
     Attributes:
-        source: The class in Oniguruma syntax, complete in itself: ``\\p{L}``, ``[^\\s\\d]``, ``(?i:s)``.
+        source: The class in Oniguruma syntax, complete in itself: ``\p{L}``, ``[^\s\d]``, ``(?i:s)``.
         literal: The character, where the class is a single one taken literally; its source is then only a name.
         ignore_case: Whether it stands under ``(?i)``.
         component: The class is not a regular expression but that of a pre-tokenizer, which ``source`` names.
@@ -55,14 +55,14 @@ class CharacterClass:
 class Sequence:
     """Items one after the other; no items match the empty string."""
 
-    items: tuple[Node, ...] = field(converter=tuple)
+    items: tuple[Node, ...]
 
 
 @frozen
 class Alternation:
     """Branches tried from left to right."""
 
-    branches: tuple[Node, ...] = field(converter=tuple)
+    branches: tuple[Node, ...]
 
 
 @frozen
@@ -107,7 +107,7 @@ def parse(pattern: str) -> Node:
 
     Example:
         >>> parse("a+")
-        Repeat(node=CharacterClass(source='a', literal='a', ignore_case=False), minimum=1, ..., mode=<Mode.GREEDY: 'greedy'>)
+        Repeat(node=CharacterClass(source='a', literal='a', ...), minimum=1, ..., mode=<Mode.GREEDY: 'greedy'>)
         >>> parse(r"(?<=a)b")
         Traceback (most recent call last):
             ...
@@ -301,7 +301,7 @@ class _Parser:
         return _literal(character, flags)
 
     def hexadecimal(self) -> str:
-        """``\\x{1F600}``, ``\\uFEFF`` and ``\\x41`` (only where it is ASCII: above, Oniguruma reads a raw byte)."""
+        r"""``\x{1F600}``, ``\uFEFF`` and ``\x41`` (only where it is ASCII: above, Oniguruma reads a raw byte)."""
         start = self.at
         wide = self.pattern[start + 1] == "u"
         if self.pattern[start + 2 : start + 3] == "{" and not wide:

@@ -193,14 +193,16 @@ class Probe:
         return self._runs("combining", "NFD", compute)
 
     def whitespace(self) -> Runs:
-        """What the library's added tokens strip: ``\\s`` of its second regular-expression engine.
+        r"""What the library's added tokens strip: ``\s`` of its second regular-expression engine.
 
-        The pre-tokenizer ``Whitespace`` runs ``\\w+|[^\\w\\s]+`` on that engine and drops the rest.
+        The pre-tokenizer ``Whitespace`` runs ``\w+|[^\w\s]+`` on that engine and drops the rest.
         """
 
         def compute() -> npt.NDArray[np.bool_]:
             whitespace = pre_tokenizers.Whitespace()
-            return _missing(text for block in blocks(every_character()) for text, _ in whitespace.pre_tokenize_str(block))
+            return _missing(
+                text for block in blocks(every_character()) for text, _ in whitespace.pre_tokenize_str(block)
+            )
 
         return self._runs("whitespace", "Whitespace", compute)
 
@@ -216,9 +218,7 @@ class Probe:
         return self._runs("digits", "Digits", compute)
 
     def _runs(self, kind: str, source: str, compute: Callable[[], npt.NDArray[np.bool_]]) -> Runs:
-        answer = self.cache.get(
-            [kind, tokenizers.__version__, source], lambda: _boundaries(compute()).tolist()
-        )
+        answer = self.cache.get([kind, tokenizers.__version__, source], lambda: _boundaries(compute()).tolist())
         return np.array(answer, np.int64)
 
 

@@ -5,7 +5,8 @@ for all ``X`` and ``Y``. Three conditions make it so, each derived from the defi
 
 1. **No literal crosses** (:func:`crossed_by_literals`): no occurrence of an added token, with what its flags let it
    absorb or look at, has ``a`` and ``b`` inside.
-2. **The normalizer commutes** (:func:`fates`), and whatever it can put in the places of ``a`` and ``b`` satisfies the rest.
+2. **The normalizer commutes** (:func:`fates`), and whatever it can put in the places of ``a`` and ``b`` satisfies the
+   rest.
 3. **The splitters part them**: none can cross from ``a`` to ``b`` (:func:`crossed_by_splitter`), and one of them has
    ``a`` or ``b`` inside a match for certain (:func:`parted_by_splitter`).
 
@@ -78,7 +79,7 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
     outer = outer.single_out([*whitespace, *_characters(raw)])
     ends, starts = np.hsplit(outer.properties.astype(np.float32), 2)
     refused = ends @ (~(uncrossed & parted)).astype(np.float32) @ starts.T > 0
-    known = ends.any(axis=1)[:, None] & starts.any(axis=1)
+    known = np.logical_and.outer(ends.any(axis=1), starts.any(axis=1))
     return Synchronization(outer.table, known & ~refused & ~crossed_by_literals(raw, outer, whitespace))
 
 

@@ -1,0 +1,118 @@
+"""Seams: certified cuts of one text, each with the number of ids to its left.
+
+They are what makes an edit local: between two seams, text and ids are those of a text of its own.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+
+import numpy as np
+
+from toktier.families.family import Family
+
+SPACING = 1024
+"""Characters between two seams, about: an edit encodes at most some twice as many beside its own."""
+
+Seam = tuple[int, int]
+"""A position in characters, and the number of ids left of it."""
+
+
+class Seams:
+    """The seams of a text in ascending order. The first is the begin of the text, ``(0, 0)``; its end is none.
+
+    Example:
+        >>> seams = Seams()
+        >>> seams.replace(1, 1, [(10, 2), (2000, 500)], 0, 0)
+        >>> seams.replace(2, 2, [(50, 9)], shift=5, ids_shift=1)
+        >>> [seams[k] for k in range(len(seams))]
+        [(0, 0), (50, 9), (2005, 501)]
+    """
+
+    __slots__ = ("_counts", "_positions")
+
+    def __init__(self) -> None:
+        self._positions = array("q", (0,))
+        self._counts = array("q", (0,))
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __getitem__(self, k: int) -> Seam:
+        return self._positions[k], self._counts[k]
+
+    def find(self, position: int) -> int:
+        """The index of the first seam that is not left of a position; ``len(seams)`` when there is none."""
+        return bisect_left(self._positions, position)
+
+    def is_at(self, k: int, position: int) -> bool:
+        """Whether there is a seam ``k``, and it lies at a position."""
+        return k < len(self._positions) and self._positions[k] == position
+
+    def replace(self, kept: int, rest: int, seams: list[Seam], shift: int, ids_shift: int) -> None:
+        """Puts new seams between the first ``kept`` ones and those from ``rest`` on, which move.
+
+        A seam between two others that are within SPACING of one another is dropped, so that there are never many.
+
+        Args:
+            kept: How many seams stay at the begin.
+            rest: The index of the first that stays behind them.
+            seams: What comes between.
+            shift: By how many characters the ones behind move.
+            ids_shift: By how many ids their counts grow.
+        """
+        positions, counts = self._positions, self._counts
+        last = len(positions) - 1
+        if seams or rest <= last:
+            following = seams[0][0] if seams else positions[rest] + shift
+            while kept >= 2 and following - positions[kept - 2] <= SPACING:
+                kept -= 1
+        preceding = seams[-1][0] if seams else positions[kept - 1]
+        while rest < last and positions[rest + 1] + shift - preceding <= SPACING:
+            rest += 1
+        if rest <= last:
+            # They move in one step each; the list of a long text has thousands.
+            moved = (
+                np.frombuffer(positions[rest:], np.int64) + shift,
+                np.frombuffer(counts[rest:], np.int64) + ids_shift,
+            )
+        del positions[kept:], counts[kept:]
+        for position, count in seams:
+            positions.append(position)
+            counts.append(count)
+        if rest <= last:
+            positions.frombytes(moved[0].tobytes())
+            counts.frombytes(moved[1].tobytes())
+
+    def copy(self) -> Seams:
+        """An independent copy."""
+        other = Seams.__new__(Seams)
+        other._positions, other._counts = self._positions[:], self._counts[:]
+        return other
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, the room for growth included."""
+        return self._positions.__sizeof__() + self._counts.__sizeof__()
+
+
+def breaks(family: Family, window: str, *, to_end: bool) -> list[int]:
+    """Where to cut a window of a text into parts, whose separate encoding yields the id counts of new seams.
+
+    About every SPACING characters; and, if the window is the end of the text, once more as near to that as possible,
+    which is where the next append will begin.
+
+    Returns:
+        Certified cuts of the window, ascending.
+    """
+    found: list[int] = []
+    length, previous = len(window), 0
+    for target in range(SPACING, length - SPACING // 2, SPACING):
+        floor = max(previous, target - SPACING)
+        if (at := family.last_cut(window, floor, target)) > floor:
+            found.append(at)
+            previous = at
+    if to_end and (at := family.last_cut(window, previous, length - 1)) > previous:
+        found.append(at)
+    return found
