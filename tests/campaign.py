@@ -71,6 +71,9 @@ BEGINNING = 4000
 DENSE = 7.0
 """Characters: the mean distance between certified cuts that a production tokenizer must stay below."""
 
+SHRUNK = 5
+"""Failures of one job that are made smaller."""
+
 ZOO = "zoo/"
 """Put before the names of small definitions."""
 
@@ -114,25 +117,23 @@ class Outcome:
 
 
 Job = Callable[[], Outcome]
+Rooms = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 # What is tested
 
 
 def names(wanted: Sequence[str]) -> list[str]:
-    """The subjects whose name, or name in the zoo, matches one of the patterns; all when there are none.
+    """The subjects that match one of the patterns; all when there are none.
 
     A model with dropout is left out: no two encodes of it need be equal.
     """
     small = [ZOO + name for name in (*zoo.SUPPORTED, *zoo.UNSUPPORTED) if name != "dropout"]
     everything = [*reversed(material.available()), *small]
-    if not wanted:
-        return everything
-    return [
-        name
-        for name in everything
-        if any(fnmatch.fnmatchcase(name, p) or fnmatch.fnmatchcase(name, ZOO + p) for p in wanted)
-    ]
+    found = [{n for n in everything if fnmatch.fnmatchcase(n, p) or n == ZOO + p} for p in wanted]
+    if not all(found):
+        raise SystemExit(f"there is no {wanted[found.index(set())]!r} among: {', '.join(everything)}")
+    return [name for name in everything if name in set().union(*found)] if wanted else everything
 
 
 @functools.cache
@@ -176,7 +177,7 @@ def programs(name: str, seed: int, chunk: int, count: int) -> Outcome:
     it = subject(name)
     source = random.Random(f"{seed} programs {name} {chunk}")
     pool = fragments(it.tok, source.randrange(1 << 30))
-    counts, failures = Counter[str](), []
+    counts, failures = Counter[str](), list[Failure]()
 
     def short(low: int, high: int) -> str:
         return random_text(source, pool, low, high)
@@ -187,14 +188,14 @@ def programs(name: str, seed: int, chunk: int, count: int) -> Outcome:
         return short(low, high) + real[start : start + source.choice((0, 10, 100, 1000, 10_000))]
 
     for _ in range(count):
-        rooms: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+        rooms: Rooms = contextlib.nullcontext
         if source.random() < LONG_PROGRAMS:
             opening = "".join(long(0, 20) for _ in range(source.randint(1, 20)))
             program = [append(opening), *random_program(source, long, source.randint(4, 10))]
         else:
             rooms = source.choice((contextlib.nullcontext, small_rooms, small_rooms))
             program = random_program(source, short, source.randint(6, 20))
-        failures += _led(it, "programs", program, rooms)
+        failures += _led(it, "programs", program, rooms, len(failures))
         counts["programs"] += 1
         counts["operations"] += len(program)
     return Outcome(name, counts, tuple(failures))
@@ -203,7 +204,7 @@ def programs(name: str, seed: int, chunk: int, count: int) -> Outcome:
 def replays(name: str) -> Outcome:
     """The agent sessions turn by turn, by appends and by updates."""
     it = subject(name)
-    counts, failures = Counter[str](), []
+    counts, failures = Counter[str](), list[Failure]()
     sessions = material.agent_sessions()
     if name.removeprefix(ZOO) in zoo.UNSUPPORTED:
         sessions = sessions[:3]  # every turn is encoded in full twice, and there is little that could go wrong
@@ -216,14 +217,14 @@ def replays(name: str) -> Outcome:
             replaced = Change(-len(PROMPT), 1 << 60, turn + PROMPT)
             updates.append(Operation(Kind.UPDATE, (replaced,), look=len(updates) % 5 == 0))
         for program in (appends, updates):
-            failures += _led(it, "replays", program, contextlib.nullcontext)
+            failures += _led(it, "replays", program, contextlib.nullcontext, len(failures))
             counts["turns"] += len(program)
     return Outcome(name, counts, tuple(failures))
 
 
 def _cut_everywhere(it: Subject, check: str, all_texts: Iterable[str]) -> Outcome:
     family, reference = it.tok.family, it.reference
-    counts, failures = Counter[str](), []
+    counts, failures = Counter[str](), list[Failure]()
 
     def both(text: str) -> tuple[list[int], list[int]]:
         edges = [0, *family.cuts(text).tolist(), len(text)]
@@ -237,24 +238,25 @@ def _cut_everywhere(it: Subject, check: str, all_texts: Iterable[str]) -> Outcom
         counts[check] += 1
         counts["cuts"] += len(family.cuts(text))
         if differs(text):
-            smallest = shrink_text(text, differs)
+            # Where a rule is missing there are hundreds: of these some are enough.
+            smallest = shrink_text(text, differs) if len(failures) < SHRUNK else text
             problem = f"cut at {family.cuts(smallest).tolist()}: {first_difference(*both(smallest))}"
             failures.append(Failure(it.name, check, ascii(smallest), problem))
     return Outcome(it.name, counts, tuple(failures))
 
 
-def _led(
-    it: Subject, check: str, program: Program, rooms: Callable[[], contextlib.AbstractContextManager[None]]
-) -> list[Failure]:
+def _led(it: Subject, check: str, program: Program, rooms: Rooms, already: int) -> list[Failure]:
     def problem(program: Program) -> str | None:
         with rooms():
             return run(program, it.tok, it.reference)
 
-    if not problem(program):
+    if not (found := problem(program)):
         return []
-    smallest = shrink_program(program, lambda shorter: problem(shorter) is not None)
     where = "" if rooms is contextlib.nullcontext else ", in small rooms"
-    return [Failure(it.name, check + where, shown(smallest), problem(smallest) or "only sometimes")]
+    if already < SHRUNK:
+        program = shrink_program(program, lambda shorter: problem(shorter) is not None)
+        found = problem(program) or "only sometimes"
+    return [Failure(it.name, check + where, shown(program), found)]
 
 
 # The campaign
@@ -328,9 +330,7 @@ def report(outcomes: Sequence[Outcome], console: Console) -> bool:
     table.add_section()
     table.add_row("all", *_numbers(total, *checked), "", "", *_numbers(total, "differences"))
     console.print(table)
-    console.print(
-        "apart: mean distance between certified cuts in the agent sessions, and its 99th percentile, in characters"
-    )
+    console.print("apart: characters between certified cuts in the agent sessions, mean and 99th percentile")
     shortest: dict[tuple[str, str], Failure] = {}
     for failure in sorted(failures, key=lambda failure: len(failure.smallest)):
         shortest.setdefault((failure.name, failure.check), failure)
@@ -355,8 +355,6 @@ def main() -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # both cores are busy already
     console = Console() if sys.stdout.isatty() else Console(width=120)
     todo = jobs(arguments.only, arguments.texts, arguments.seed)
-    if not todo:
-        parser.error(f"no tokenizer of that name: {', '.join(names([]))}")
     began = time.monotonic()
     passed = report(campaign(todo, arguments.seconds, console), console)
     console.print(f"seed {arguments.seed}, {time.monotonic() - began:.0f} s, tokenizers {tokenizers.__version__}")

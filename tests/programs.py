@@ -31,6 +31,9 @@ class Kind(enum.Enum):
     FORK = "fork"
     REFUSED = "an operation that must raise"
 
+    def __repr__(self) -> str:
+        return str(self)
+
 
 @frozen
 class Change:
@@ -245,11 +248,12 @@ def random_program(source: random.Random, texts: Callable[[int, int], str], leng
     looks = source.choice((0.0, 0.2, 1.0))
     for _ in range(length):
         kind = source.choices(list(Kind), (40, 30, 20, 5, 5))[0]
-        changes: tuple[Change, ...] = (Change(END, END, texts(0, 10)),)
-        if kind in (Kind.EDIT, Kind.REFUSED):
-            changes = (_random_change(source, texts),)
-        elif kind is Kind.UPDATE:
-            changes = tuple(_random_change(source, texts) for _ in range(source.choice((1, 1, 2, 3, 5))))
+        changes: tuple[Change, ...] = ()
+        if kind is Kind.APPEND:
+            changes = (Change(END, END, texts(0, 10)),)
+        elif kind is not Kind.FORK:
+            several = source.choice((1, 1, 2, 3, 5)) if kind is Kind.UPDATE else 1
+            changes = tuple(_random_change(source, texts) for _ in range(several))
         program.append(Operation(kind, changes, source.randrange(4), source.random() < looks))
     return program
 

@@ -14,9 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from toktier.idarray import SPARE, IdArray
 
 Ids = npt.NDArray[np.uint32]
-id_lists = st.lists(st.sampled_from([0, 1, 7, 2**32 - 1]), max_size=5) | st.builds(
-    range, st.integers(0, 400)
-).map(list)
+id_lists = st.lists(st.sampled_from([0, 1, 7, 2**32 - 1]), max_size=5) | st.builds(range, st.integers(0, 400)).map(list)
 
 
 def ids_of(values: Sequence[int]) -> Ids:

@@ -150,9 +150,7 @@ class Tables(RuleBasedStateMachine):
             assert text.encode("utf-32", "surrogatepass") == copy
 
 
-@pytest.mark.parametrize(
-    ("limit", "block", "slack"), [(4096, 1 << 16, 1 << 16), (64, 16, 64), (8, 4, 8), (0, 1, 0)]
-)
+@pytest.mark.parametrize(("limit", "block", "slack"), [(4096, 1 << 16, 1 << 16), (64, 16, 64), (8, 4, 8), (0, 1, 0)])
 def test_any_program_gives_what_plain_strings_give(limit: int, block: int, slack: int) -> None:
     with patch.multiple(piecetable, LIMIT=limit, BLOCK=block, SLACK=slack):
         run_state_machine_as_test(Tables, settings=settings(stateful_step_count=40))

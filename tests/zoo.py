@@ -186,6 +186,7 @@ UNSUPPORTED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     "prefix space": _prefixed,
     "no pre-tokenizer": _bare,
     "byte level first": _byte_level_first,
+    "nothing divides": byte_level,
     "dropout": lambda: byte_level(split(GPT4), dropout=0.0001),
     "replace": lambda: byte_level(split(GPT4), normalizer=normalizers.Replace("a", "b")),
     "template that repeats": _repeating,

@@ -50,3 +50,7 @@ class UnknownTokenizer(ToktierError, LookupError):
 
 class UnknownEngine(ToktierError, LookupError):
     """An engine name that this installation does not know."""
+
+
+class InvalidTranscript(ToktierError, ValueError):
+    """A file to be replayed whose lines are not each ``{"messages": [{"role": ..., "content": ...}, ...]}``."""

@@ -115,12 +115,19 @@ class PieceTable:
         """
         bounds = self._bounds
         length = bounds[-1]
-        if 0 < start == length:
-            if text:
-                self._append(text, length)
+        if 0 < start == length:  # an append
+            source = self._sources[-1]
+            base, end = bounds[-2], length + len(text)
+            if end - base <= LIMIT and length - base == len(source):
+                self._sources[-1] = source + text
+                bounds[-1] = end
+            elif text:
+                self._sources.append(text)
+                self._lows.append(0)
+                bounds.append(end)
             return
         # The new piece takes in what is left of its neighbours where that is small. Of two pieces side by
-        # side one is not, so each loop runs at most twice.
+        # side one is not, so each loop runs at most twice. A part of a string is never small.
         small = LIMIT // 2
         left, right = start, stop
         first = bisect_left(bounds, start)  # the pieces before this one stay, the last of them up to ``left``
@@ -150,24 +157,6 @@ class PieceTable:
         self._garbage += right - left
         if self._garbage > bounds[-1] + SLACK:
             self._reclaim()
-
-    def _append(self, text: str, length: int) -> None:
-        """Add a ``text`` that is not empty to a table that is not empty."""
-        bounds = self._bounds
-        base, end = bounds[-2], length + len(text)
-        if end - base > LIMIT:
-            self._sources.append(text)
-            self._lows.append(0)
-            bounds.append(end)
-            return
-        source, low = self._sources[-1], self._lows[-1]
-        size = length - base
-        if size != len(source):
-            source = source[low : low + size]
-            self._lows[-1] = 0
-            self._garbage += size
-        self._sources[-1] = source + text
-        bounds[-1] = end
 
     def _reclaim(self) -> None:
         """Collapse into one string if that gives back about as much as it costs.

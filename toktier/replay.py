@@ -25,7 +25,7 @@ import tokenizers
 from attrs import evolve, frozen
 
 from toktier.engines.reference import ReferenceEngine
-from toktier.errors import ToktierError
+from toktier.errors import InvalidTranscript
 from toktier.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ CHARACTERS = 256_000
 """How long a demo's text becomes: its time grows with the square of that, and is to be about 10 seconds."""
 
 MOST_ROWS = 7
-
-
-class InvalidTranscript(ToktierError, ValueError):
-    """A file whose lines are not each ``{"messages": [{"role": ..., "content": ...}, ...]}``."""
 
 
 @frozen

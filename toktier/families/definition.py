@@ -138,6 +138,8 @@ def read(reference: tokenizers.Tokenizer, source: bytes, where: str, cache: Disk
     reader = _Reader()
     reader.normalizer(states["normalizer"])
     reader.pre_tokenizer(states["pre_tokenizer"], last=True)
+    if not reader.splitters:
+        reader.stop("no pre-tokenizer divides the text before the model sees it")
     reader.model(reference.model)
     reader.post_processor(states["post_processor"])
     vocabulary = cache.get(["vocabulary", source_digest], lambda: _vocabulary(source))
@@ -187,7 +189,6 @@ class _Reader:
 
     def pre_tokenizer(self, state: dict[str, Any] | None, last: bool) -> None:
         if state is None:
-            self.stop("no pre-tokenizer: nothing divides the text before the model")
             return
         name = state["type"]
         if name == "Sequence":

@@ -1,0 +1,1 @@
+"""Measurements; README.md in this folder says how to run them."""

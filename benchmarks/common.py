@@ -1,0 +1,124 @@
+"""What the benchmarks share: text of any length, timing in turns, and how figures are shown."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import json
+import pathlib
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+
+import attrs
+from attrs import evolve, frozen
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tests import material
+from toktier.replay import library_session
+
+
+@frozen
+class Figure:
+    """One row of a report.
+
+    Attributes:
+        what: What was measured.
+        at: On what, or at which size.
+        value: The figure; of repeated measurements the median.
+        unit: ``us``, ``ms``, ``s``, ``characters``, ``bytes``, or nothing for a ratio.
+        p90: Nine out of ten measurements were no greater.
+        beside: What was measured in turns with it.
+        beside_value: Its median, in the same unit.
+        limit: What the figure must not exceed.
+    """
+
+    what: str
+    at: str
+    value: float
+    unit: str = ""
+    p90: float | None = None
+    beside: str = ""
+    beside_value: float | None = None
+    limit: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The figure relative to what stands beside it."""
+        return self.value / self.beside_value if self.beside_value else None
+
+
+def timed(what: str, at: str, seconds: Sequence[float], *, unit: str = "ms", limit: float | None = None) -> Figure:
+    """A row of measured times, which are given in seconds."""
+    scale = {"us": 1e6, "ms": 1e3, "s": 1.0}[unit]
+    p90 = statistics.quantiles(seconds, n=10)[-1] * scale if len(seconds) > 10 else None
+    return Figure(what, at, statistics.median(seconds) * scale, unit, p90, limit=limit)
+
+
+def beside(figure: Figure, name: str, seconds: Sequence[float]) -> Figure:
+    """The same row, beside the times of something else."""
+    return evolve(figure, beside=name, beside_value=timed("", "", seconds, unit=figure.unit).value)
+
+
+def in_turns(contenders: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """The seconds that each contender takes, again and again in turns: a busy machine is busy for all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(repeats):
+        for name, call in contenders.items():
+            gc.collect()
+            start = time.perf_counter()
+            result = call()
+            seconds[name].append(time.perf_counter() - start)
+            del result  # freeing it is not what is measured
+    return seconds
+
+
+@functools.cache
+def transcript(characters: int) -> str:
+    """Real transcript text: the agent sessions, and then an agent that reads the standard library."""
+    rendered = chain(
+        map(material.chatml, material.agent_sessions()), (message.chatml() for message in library_session())
+    )
+    parts, length = [], 0
+    for part in rendered:
+        parts.append(part)
+        length += len(part)
+        if length >= characters:
+            return "".join(parts)[:characters]
+    raise ValueError(f"there are only {length:,} characters of real text here, not {characters:,}")
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """A command line that has ``--json``; the benchmark adds its own options."""
+    parser = argparse.ArgumentParser(description=(description or "").split("\n\n")[0])
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the figures there too")
+    return parser
+
+
+def show(title: str, figures: Sequence[Figure], file: pathlib.Path | None) -> None:
+    """Prints one table, and writes the figures to a file if there is to be one."""
+    table = Table("", "", title=title, box=box.SIMPLE, pad_edge=False)
+    for column in ("median", "P90", "", "beside it", "ratio", "limit", ""):
+        table.add_column(column, justify="right")
+    for f in figures:
+        met = "" if f.limit is None else "met" if f.value <= f.limit else "[bold red]missed[/]"
+        other = f"{f.beside} {_number(f.beside_value)}" if f.beside else ""
+        numbers = (_number(f.value), _number(f.p90), f.unit, other, _number(f.ratio), _number(f.limit), met)
+        table.add_row(f.what, f.at, *numbers)
+    (Console() if sys.stdout.isatty() else Console(width=150)).print(table)
+    if file is not None:
+        rows = [attrs.asdict(figure) | {"ratio": figure.ratio} for figure in figures]
+        file.write_text(json.dumps({"title": title, "figures": rows}, indent=2) + "\n", encoding="utf-8")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
