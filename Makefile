@@ -1,4 +1,4 @@
-# Every target sets up what it needs; a fresh machine needs only make and Python 3.10 or newer.
+# Every target sets up what it needs; a fresh machine needs only make, Python 3.10 or newer and a package index.
 #   make demo       replay an agent session, each turn checked against the reference
 #   make test       everything continuous integration checks
 #   make docs       the documentation, into docs/_build/html
@@ -9,12 +9,12 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# A stamp, not the folder: it exists only once an installation has succeeded.
+# Stamps, not the folder: they exist only once an installation has succeeded.
 READY := .venv/.ready
 
 .PHONY: demo test lint types unit examples docs campaign format clean
 
-demo: $(READY)
+demo: .venv/.demo
 	@$(BIN)/toktier demo
 
 test: lint types unit examples docs
@@ -48,8 +48,10 @@ clean:
 	rm -rf .venv build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml
-	@echo "Setting up .venv (once) ..."
+.venv/.demo: EXTRAS = cli
+$(READY): EXTRAS = test,docs
+.venv/.demo $(READY): pyproject.toml
+	@echo "Setting up .venv with '.[$(EXTRAS)]' (once; a minute or two) ..."
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[test,docs]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@

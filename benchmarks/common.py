@@ -102,21 +102,36 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 
 def show(title: str, figures: Sequence[Figure], file: pathlib.Path | None) -> None:
     """Prints one table, and writes the figures to a file if there is to be one."""
-    table = Table("", "", title=title, box=box.SIMPLE, pad_edge=False)
-    for column in ("median", "P90", "", "beside it", "ratio", "limit", ""):
-        table.add_column(column, justify="right")
+    rows = []
     for f in figures:
         met = "" if f.limit is None else "met" if f.value <= f.limit else "[bold red]missed[/]"
-        other = f"{f.beside} {_number(f.beside_value)}" if f.beside else ""
-        numbers = (_number(f.value), _number(f.p90), f.unit, other, _number(f.ratio), _number(f.limit), met)
-        table.add_row(f.what, f.at, *numbers)
-    (Console() if sys.stdout.isatty() else Console(width=150)).print(table)
+        other = f"{f.beside} {number(f.beside_value)}" if f.beside else ""
+        rows.append(
+            (f.what, f.at, number(f.value), number(f.p90), f.unit, other, number(f.ratio), number(f.limit), met)
+        )
+    table(title, ("", "", "median", "P90", "", "beside it", "ratio", "limit", ""), rows)
+    write(title, [attrs.asdict(figure) | {"ratio": figure.ratio} for figure in figures], file)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table, without the columns that have nothing in them."""
+    result = Table(title=title, box=box.SIMPLE, pad_edge=False)
+    filled = [k for k in range(len(columns)) if any(row[k] for row in rows)]
+    for k in filled:
+        result.add_column(columns[k], justify="right" if k > 1 else "left")
+    for row in rows:
+        result.add_row(*(row[k] for k in filled))
+    (Console() if sys.stdout.isatty() else Console(width=150)).print(result)
+
+
+def write(title: str, figures: Sequence[Mapping[str, object]], file: pathlib.Path | None) -> None:
+    """Writes figures to a JSON file, if there is to be one."""
     if file is not None:
-        rows = [attrs.asdict(figure) | {"ratio": figure.ratio} for figure in figures]
-        file.write_text(json.dumps({"title": title, "figures": rows}, indent=2) + "\n", encoding="utf-8")
+        file.write_text(json.dumps({"title": title, "figures": figures}, indent=2) + "\n", encoding="utf-8")
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """A figure in three digits, or nothing."""
     if value is None:
         return ""
     if value >= 100 or value == int(value):

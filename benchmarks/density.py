@@ -10,38 +10,33 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.common import Figure, arguments, show
+from benchmarks.common import arguments, number, table, write
 from tests import material
 from toktier.families.family import Family
 
-MEAN = 7.0
-"""Characters: what the mean distance on the agent sessions must stay below."""
 
-
-def distances(family: Family, texts: Sequence[str], on: str, name: str, limit: float | None = None) -> list[Figure]:
-    """Mean, median and 99th percentile over all the texts; the begin and the end of each count as cuts."""
+def distances(family: Family, texts: Sequence[str]) -> dict[str, float]:
+    """The distances over all the texts, of which the begin and the end count as cuts."""
     gaps = np.concatenate([np.diff(family.cuts(text), prepend=0, append=len(text)) for text in texts])
-    what = f"{name}, {on}"
-    return [
-        Figure(what, "mean", float(gaps.mean()), "characters", limit=limit),
-        Figure(what, "median", float(np.median(gaps)), "characters"),
-        Figure(what, "99 %", float(np.percentile(gaps, 99)), "characters"),
-    ]
+    return {"mean": float(gaps.mean()), "median": float(np.median(gaps)), "99 %": float(np.percentile(gaps, 99))}
 
 
 def main() -> None:
     options = arguments(__doc__).parse_args()
-    sessions = [material.chatml(messages) for messages in material.agent_sessions()]
+    corpora = {"agent sessions": [material.chatml(messages) for messages in material.agent_sessions()]}
     file = material.SHARED / "corpus" / "udhr.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    declarations = [json.loads(line)["text"] for line in lines]
-    figures: list[Figure] = []
-    for name in material.supported():
-        family = material.load(name).family
-        figures += distances(family, sessions, "agent sessions", name, MEAN)
-        if declarations:
-            figures += distances(family, declarations, "declarations", name)
-    show("Distance between certified cuts", figures, options.json)
+    if file.is_file():
+        lines = file.read_text(encoding="utf-8").splitlines()
+        corpora["declarations"] = [json.loads(line)["text"] for line in lines]
+    figures = [
+        {"tokenizer": name, "texts": texts} | distances(material.load(name).family, corpora[texts])
+        for texts in corpora
+        for name in material.supported()
+    ]
+    title = "Characters between two certified cuts"
+    rows = [[value if isinstance(value, str) else number(value) for value in figure.values()] for figure in figures]
+    table(title, list(figures[0]), rows)
+    write(title, figures, options.json)
 
 
 if __name__ == "__main__":

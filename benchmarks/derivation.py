@@ -1,7 +1,8 @@
 """How long it takes to load a tokenizer, beside the reference library's own load of the same file.
 
 Each load happens in a process of its own, which has imported everything before: once by the reference alone, once with
-an empty cache directory (the reference is probed for what its character classes contain), once with a warm one.
+an empty cache directory (the reference is probed for what its character classes contain), once with a warm one. Seconds
+are those of the processor: on an idle machine they are the clock's, and on a busy one they say more.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ COLD, WARM = 3.0, 0.2
 
 def by_reference(file: pathlib.Path, cache: pathlib.Path) -> float:
     """Seconds of the reference's own load."""
-    start = time.perf_counter()
+    start = time.process_time()
     tokenizers.Tokenizer.from_file(str(file))
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def by_toktier(file: pathlib.Path, cache: pathlib.Path) -> float:
     """Seconds of a load with the given cache directory."""
-    start = time.perf_counter()
+    start = time.process_time()
     toktier.Registry(cache).load(file)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def in_fresh_process(load: Callable[[pathlib.Path, pathlib.Path], float], *paths: pathlib.Path) -> float:

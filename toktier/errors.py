@@ -33,13 +33,13 @@ class InvalidText(ToktierError, ValueError):
         >>> toktier.load("toktier-mini").encode("ab\ud800")
         Traceback (most recent call last):
             ...
-        toktier.errors.InvalidText: lone surrogate U+D800 at position 2: ...
+        toktier.errors.InvalidText: surrogate U+D800 at position 2: ...
     """
 
     def __init__(self, character: str, position: int) -> None:
         super().__init__(
-            f"lone surrogate U+{ord(character):04X} at position {position}: it is no character and has no "
-            "encoding; decode the bytes it came from with errors='replace'"
+            f"surrogate U+{ord(character):04X} at position {position}: it is half a character and has no encoding; to "
+            "join pairs and replace the rest: text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
         )
         self.position = position
 

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import pathlib
+import re
 import threading
 from typing import TypeAlias
 
@@ -29,6 +30,9 @@ BUNDLED = {"toktier-mini": mini.path}
 CACHE_DIRECTORY = default_cache_directory()
 """Where a registry keeps what it asked the reference library, unless told otherwise."""
 
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+"""What the hub calls a repository: ``owner/name``."""
+
 DEFINITION, CONFIGURATION = "tokenizer.json", "tokenizer_config.json"
 
 
@@ -38,6 +42,7 @@ class _Files:
 
     where: str
     definition: bytes
+    configured_where: str = ""
     configuration: bytes | None = None
 
 
@@ -101,7 +106,7 @@ class Registry:
         reference = load_reference(files.definition, files.where)
         if files.configuration is not None:
             known = {token.content for token in reference.get_added_tokens_decoder().values()}
-            reference.add_tokens(added_tokens(files.configuration, CONFIGURATION, known))
+            reference.add_tokens(added_tokens(files.configuration, files.configured_where, known))
         definition = read(reference, files.definition, files.where, self._cache)
         family = Family.derive(definition, Probe(self._cache))
         with self._lock:
@@ -127,17 +132,19 @@ def load(source: Source) -> Tokenizer:
     return Registry.default().load(source)
 
 
-def _files(source: Source) -> _Files:
+def _files(source: object) -> _Files:
     if isinstance(source, tokenizers.Tokenizer):
         try:
             return _Files("tokenizers.Tokenizer", source.to_str().encode())
         except Exception as error:
             raise InvalidDefinition(f"tokenizers.Tokenizer: cannot be serialised: {error}") from None
-    if not isinstance(source, (str, os.PathLike)):
+    name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
+    if not name:
         raise TypeError(
-            f"cannot load a tokenizer from {type(source).__name__}: give a path, a name or a tokenizers.Tokenizer"
+            f"cannot load a tokenizer from {source!r}: give a path, a name or a tokenizers.Tokenizer (what a fast "
+            "tokenizer of transformers has as its backend_tokenizer)"
         )
-    path = pathlib.Path(source)
+    path = pathlib.Path(name).expanduser()
     if path.is_dir():
         if not (path / DEFINITION).is_file():
             raise UnknownTokenizer(f"directory {str(path)!r} has no {DEFINITION}")
@@ -145,21 +152,22 @@ def _files(source: Source) -> _Files:
         return _read(path / DEFINITION, configuration if configuration.is_file() else None)
     if path.is_file():
         return _read(path)
-    if source in BUNDLED:
-        return _read(BUNDLED[str(source)]())
-    if isinstance(source, str) and source.count("/") <= 1 and not source.endswith(".json"):
-        return _fetched(source)
-    raise UnknownTokenizer(f"no file or directory {str(source)!r}")
+    if name in BUNDLED:
+        return _read(BUNDLED[name]())
+    if HUB_ID.fullmatch(name):
+        return _fetched(name)
+    raise UnknownTokenizer(f"no file, directory or bundled tokenizer {name!r} (bundled: {', '.join(BUNDLED)})")
 
 
 def _read(definition: pathlib.Path, configuration: pathlib.Path | None = None) -> _Files:
-    configured = None if configuration is None else configuration.read_bytes()
-    return _Files(str(definition), definition.read_bytes(), configured)
+    if configuration is None:
+        return _Files(str(definition), definition.read_bytes())
+    return _Files(str(definition), definition.read_bytes(), str(configuration), configuration.read_bytes())
 
 
 def _fetched(name: str) -> _Files:
     """The files of a repository on the Hugging Face hub, or in its local cache."""
-    unknown = f"no file, directory or bundled tokenizer {name!r} (bundled: {', '.join(BUNDLED)})"
+    unknown = f"no file or directory {name!r}"
     try:
         import huggingface_hub
     except ImportError:
@@ -167,5 +175,5 @@ def _fetched(name: str) -> _Files:
     try:
         folder = huggingface_hub.snapshot_download(name, allow_patterns=[DEFINITION, CONFIGURATION])
     except Exception as error:
-        raise UnknownTokenizer(f"{unknown}, and the hub gave none: {error}") from error
+        raise UnknownTokenizer(f"{unknown}, and none of that id from the hub: {error}") from error
     return _files(pathlib.Path(folder))

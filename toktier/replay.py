@@ -292,7 +292,7 @@ def _compared(seconds: float | None, full: float) -> tuple[str, str]:
 def read_transcripts(file: str | os.PathLike[str]) -> list[list[Message]]:
     """The transcripts of a file, one a line: ``{"messages": [{"role": "user", "content": "Hi"}, ...]}``.
 
-    A ``content`` of null, as in a message that only calls tools, is an empty one; other keys are ignored.
+    No ``content``, as in a message that only calls tools, is an empty one; other keys are ignored.
 
     Raises:
         InvalidTranscript: A line is something else; the error names it.
@@ -312,9 +312,7 @@ def read_transcripts(file: str | os.PathLike[str]) -> list[list[Message]]:
 
 
 def _message(entry: dict[str, object]) -> Message:
-    role, content = entry["role"], entry["content"]
-    if content is None:
-        content = ""
+    role, content = entry["role"], entry.get("content") or ""
     if not isinstance(role, str) or not isinstance(content, str):
         raise TypeError(f"role is {type(role).__name__}, content is {type(content).__name__}")
     return Message(role, content)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import MutableSequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, SupportsIndex, TypeVar
+from typing import SupportsIndex, TypeVar
 
 import numpy as np
 from attrs import field, frozen
@@ -21,9 +21,7 @@ from toktier.families.family import valid_text
 from toktier.idarray import IdArray
 from toktier.piecetable import PieceTable
 from toktier.seams import Seam, Seams, breaks
-
-if TYPE_CHECKING:
-    from toktier.tokenizer import Tokenizer
+from toktier.tokenizer import Tokenizer
 
 AnyIds = TypeVar("AnyIds", "MutableSequence[int]", Ids)
 
@@ -57,8 +55,13 @@ class Patch:
             ids: The ids before. A list is changed in place; an array cannot grow, so a new one is made.
 
         Returns:
-            The ids after: the same list, or the new array.
+            The ids after, in the same list or a new array.
+
+        Raises:
+            ValueError: There are fewer ids than the patch replaces: an earlier patch is missing.
         """
+        if self.stop > len(ids):
+            raise ValueError(f"the patch is for at least {self.stop} ids, not {len(ids)}: is an earlier one missing?")
         if isinstance(ids, np.ndarray):
             return np.concatenate([ids[: self.start], self.ids, ids[self.stop :]])
         ids[self.start : self.stop] = self.ids.tolist()
@@ -81,7 +84,7 @@ class Session:
             :class:`toktier.engines.base.Engine`.
 
     Raises:
-        TypeError: The text is not a string.
+        TypeError: An argument is of another type.
         InvalidText: The text has a lone surrogate.
         UnknownEngine: There is no engine of that name.
 
@@ -102,6 +105,10 @@ class Session:
     __slots__ = ("_engine", "_family", "_ids", "_list", "_seams", "_table")
 
     def __init__(self, tok: Tokenizer, text: str = "", *, engine: str | Engine = "auto") -> None:
+        if not isinstance(tok, Tokenizer):
+            raise TypeError(f"tok must be a toktier.Tokenizer, not {type(tok).__name__}: toktier.load() makes one")
+        if not isinstance(engine, (str, Engine)):
+            raise TypeError(f"engine must be a name or a toktier.engines.base.Engine, not {type(engine).__name__}")
         self._family = tok.family
         self._engine = tok.engine(engine) if isinstance(engine, str) else engine
         self._table = PieceTable()
@@ -178,7 +185,8 @@ class Session:
         """Makes ``full_text`` the text, whatever changed: finds that out itself.
 
         For front ends that render the whole transcript on every call, and drop reasoning from old turns, shorten
-        old tool results or replace the generation prompt on the way.
+        old tool results or replace the generation prompt on the way. What is encoded is what changed, in however many
+        places; the patch is one all the same, from the first of them to the last.
 
         Raises:
             TypeError: The text is not a string.
@@ -239,6 +247,8 @@ class Session:
             fresh_seams.append((p + cut, count))
         # A single array is copied too: it is the engine's own, and what goes into a patch is the caller's.
         fresh = np.concatenate(encoded)
+        if fresh.dtype != np.uint32:
+            raise TypeError(f"engine {self._engine.name!r} gave ids of type {fresh.dtype}, not uint32")
         head, tail = _common_ends(ids.window(ids_before_p, ids_before_q), fresh)
         patch = Patch(ids_before_p + head, ids_before_q - tail, fresh[head : len(fresh) - tail])
 

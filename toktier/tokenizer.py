@@ -97,9 +97,11 @@ class Tokenizer:
         """The ids of several texts, as a list of what :meth:`encode` gives for each.
 
         Raises:
-            TypeError: One of the texts is not a string.
+            TypeError: One of the texts is not a string, or all of it is one.
             InvalidText: One of the texts has a lone surrogate.
         """
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of str, not one str")
         return self._reference.encode_batch([valid_text(text) for text in texts])
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, skip_special_tokens: bool = True) -> str:

@@ -73,7 +73,7 @@ class Family:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical definition: the identity of the family, however its file is written."""
+        """The identity of the family, however its file is written; SHA-256 of the canonical definition, hexadecimal."""
         return self.definition.digest
 
     @property
