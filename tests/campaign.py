@@ -263,17 +263,19 @@ def _led(it: Subject, check: str, program: Program, rooms: Rooms, already: int) 
 
 
 def jobs(wanted: Sequence[str], texts_each: int, seed: int) -> list[Job]:
-    """All there is to do: the long jobs, then chunks in rounds, so that a campaign cut short has met every subject."""
+    """All there is to do: a first chunk for every subject, in case the campaign is cut short, then the long jobs."""
     every = names(wanted)
-    todo: list[Job] = [functools.partial(job, name) for name in every for job in (replays, corpus) if has_cuts(name)]
-    todo += [functools.partial(replays, name) for name in every if not has_cuts(name)]
+    chunks: list[Job] = []
     for chunk, done in enumerate(range(0, texts_each, CHUNK)):
         count = min(CHUNK, texts_each - done)
         for name in every:
             if has_cuts(name):
-                todo.append(functools.partial(texts, name, seed, chunk, count))
-            todo.append(functools.partial(programs, name, seed, chunk, -(-count // TEXTS_PER_PROGRAM)))
-    return todo
+                chunks.append(functools.partial(texts, name, seed, chunk, count))
+            chunks.append(functools.partial(programs, name, seed, chunk, -(-count // TEXTS_PER_PROGRAM)))
+    whole: list[Job] = [functools.partial(replays, name) for name in every]
+    whole += [functools.partial(corpus, name) for name in every if has_cuts(name)]
+    first = sum(map(has_cuts, every)) + len(every)
+    return chunks[:first] + whole + chunks[first:]
 
 
 def has_cuts(name: str) -> bool:

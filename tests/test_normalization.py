@@ -32,12 +32,12 @@ def claims(*chain: str) -> Rewriting:
 def characters() -> st.SearchStrategy[str]:
     """Marks, what decomposes, what is composed and what it is composed of, jamo, Indic vowel signs, and plain ones."""
     runs = PROBE.combining().reshape(-1, 2).tolist()
-    composed = [c for c in PROBE.changes("NFD") if c not in PROBE.changes("NFC")]
-    parts = {ord(part) for c in PROBE.changes("NFD") for part in PROBE.changes("NFD")[c]}
+    decomposed = PROBE.changes("NFD")
+    parts = {ord(part) for text in decomposed.values() for part in text}
     pools: list[list[int]] = [
         [c for start, stop in runs for c in range(start, stop)],
         *(list(PROBE.changes(name)) for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase")),
-        composed,
+        sorted(decomposed.keys() - PROBE.changes("NFC").keys()),
         sorted(parts),
         [*range(0x1100, 0x1113), *range(0x1161, 0x1176), *range(0x11A7, 0x11C3), *range(0xAC00, 0xAC40)],
         list(range(0x0900, 0x0E00)),

@@ -23,6 +23,8 @@ from toktier.piecetable import PieceTable
 from toktier.seams import Seam, Seams, breaks
 from toktier.tokenizer import Tokenizer
 
+UINT32 = np.dtype(np.uint32)
+
 AnyIds = TypeVar("AnyIds", "MutableSequence[int]", Ids)
 
 
@@ -213,7 +215,7 @@ class Session:
     def _splice(self, start: int, stop: int, text: str) -> Patch:
         """Replaces characters: the operation that all others are. Everything is computed before anything changes."""
         table, ids, seams = self._table, self._ids, self._seams
-        length = len(table)
+        length, last = len(table), len(seams)
         shift = len(text) - (stop - start)
         before = table[start - 1] if start else ""
         after = table[stop] if stop < length else ""
@@ -225,17 +227,17 @@ class Session:
         if start == 0:
             kept, p, ids_before_p = 1, 0, 0
         elif (start == length or seams.is_at(kept, start)) and self._parts(before, text[:1] or after):
-            p, ids_before_p = start, seams[kept][1] if kept < len(seams) else len(ids)
+            p, ids_before_p = start, seams[kept][1] if kept < last else len(ids)
             if p < length + shift:
                 fresh_seams.append((p, ids_before_p))
         else:
             p, ids_before_p = seams[kept - 1]
 
         # The first seam right of it, in the same way; the end of the text when there is none.
-        rest = seams.find(stop) if after else len(seams)
+        rest = seams.find(stop) if after else last
         if seams.is_at(rest, stop) and not self._parts(text[-1:] or before, after):
             rest += 1
-        q, ids_before_q = seams[rest] if rest < len(seams) else (length, len(ids))
+        q, ids_before_q = seams[rest] if rest < last else (length, len(ids))
 
         # What stands between the two now, encoded.
         window = table.slice(p, start) + text + table.slice(stop, q)
@@ -247,7 +249,7 @@ class Session:
             fresh_seams.append((p + cut, count))
         # A single array is copied too: it is the engine's own, and what goes into a patch is the caller's.
         fresh = np.concatenate(encoded)
-        if fresh.dtype != np.uint32:
+        if fresh.dtype != UINT32:
             raise TypeError(f"engine {self._engine.name!r} gave ids of type {fresh.dtype}, not uint32")
         head, tail = _common_ends(ids.window(ids_before_p, ids_before_q), fresh)
         patch = Patch(ids_before_p + head, ids_before_q - tail, fresh[head : len(fresh) - tail])
@@ -293,11 +295,14 @@ def _common_ends(old: Ids, new: Ids) -> tuple[int, int]:
     if shorter <= 8:
         # The usual case of an append, for which array operations would take most of its time.
         head = tail = 0
-        olds, news = old.tolist(), new[:shorter].tolist()
-        while head < shorter and olds[head] == news[head]:
+        before, after = old.tolist(), new[:shorter].tolist()
+        while head < shorter and before[head] == after[head]:
             head += 1
-        while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
-            tail += 1
+        if head < shorter:
+            before.reverse()
+            after = new[: -shorter - 1 : -1].tolist()
+            while tail < shorter - head and before[tail] == after[tail]:
+                tail += 1
         return head, tail
     different = np.flatnonzero(old[:shorter] != new[:shorter])
     head = int(different[0]) if len(different) else shorter
