@@ -1,7 +1,7 @@
 """A regular-expression matcher small enough to be seen right, and the reference library asked the same questions.
 
-It is the textbook's: it walks the syntax tree, tries everything in order of preference, and takes the first that fits. What
-a character class contains is asked of the library, one character at a time.
+It is the textbook's: it walks the syntax tree, tries everything in order of preference, and takes the first that
+fits. What a character class contains is asked of the library, one character at a time.
 """
 
 from __future__ import annotations
@@ -106,8 +106,9 @@ class Attempt:
     """One attempt to match, at one place of a text.
 
     Attributes:
-        read: The places of all characters that fitted a class: on the way to the match, on any way that was given up before,
-            or in a lookahead.
+        read: The places of all characters that fitted a class: on the way to the match, on any way that was given
+            up before, or in a lookahead.
+        stop: Where the match ends; None when there is none.
     """
 
     STEPS = 20_000

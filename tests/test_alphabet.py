@@ -21,7 +21,9 @@ points = st.lists(st.integers(0, 25) | edges.filter(lambda c: c < CODE_POINTS), 
 
 
 def as_runs(members: set[int]) -> Runs:
-    return np.array(sorted(c for c in members | {m + 1 for m in members} if (c in members) != (c - 1 in members)), np.int64)
+    return np.array(
+        sorted(c for c in members | {m + 1 for m in members} if (c in members) != (c - 1 in members)), np.int64
+    )
 
 
 def as_set(runs: Runs) -> set[int]:

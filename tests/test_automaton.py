@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, reject, settings
@@ -11,7 +13,7 @@ from tokenizers import Regex, normalizers
 
 from tests.backtracking import LETTERS, Attempt, Span, contains, matches, nodes, patterns, texts, understood
 from toktier.families.automaton import Automaton, automaton_of
-from toktier.families.pattern import Lookahead, Unsupported, literal_text, parse
+from toktier.families.pattern import Lookahead, Node, Unsupported, literal_text, parse
 
 
 def automaton(pattern: str) -> Automaton:
@@ -70,9 +72,10 @@ def test_certain_are_the_positions_that_match_alone(pattern: str, certain: dict[
     assert {source[i]: {source[j] for j in by} for i, by in built.certain.items()} == certain
 
 
-def test_peeked_are_the_positions_of_lookaheads() -> None:
+def test_what_a_lookahead_reads_follows_what_stands_before_it_and_nothing_follows_it() -> None:
     built = automaton_of(parse("a(?=b(?!c))d|e(?!f)"))
-    assert {built.positions[i].source for i in built.peeked} == {"b", "c", "f"}
+    source = [position.source for position in built.positions]
+    assert {source[i] + source[j] for i, j in built.follow} == {"ab", "bc", "ad", "ef"}
 
 
 @settings(max_examples=500)
@@ -122,6 +125,14 @@ def test_the_library_always_matches_at_a_character_that_is_certain(pattern: str,
             assert [span for span in matches(pattern, text) if span[0] <= start < span[1]]
 
 
+def refused(tree: Node) -> bool:
+    try:
+        automaton_of(tree)
+    except Unsupported:
+        return True
+    return False
+
+
 def matches_nothing(pattern: str, text: str) -> bool:
     """Whether the library finds a match of no characters in a text."""
     try:
@@ -137,22 +148,20 @@ def matches_nothing(pattern: str, text: str) -> bool:
 @given(patterns(), texts)
 def test_a_pattern_that_can_match_nothing_is_refused_and_no_other(pattern: str, text: str) -> None:
     tree = understood(pattern)
-    try:
-        automaton_of(tree)
-    except Unsupported as error:
-        assert str(error) == "the pattern can match the empty string"
-        # At the end of a text nothing is left to match but the empty string.
-        assert matches(f"~(?:{pattern})", "~") or any(isinstance(node, Lookahead) for node in nodes(tree))
+    # At the end of a text nothing is left to match but the empty string.
+    possible = bool(matches(f"~(?:{pattern})", "~"))
+    if refused(tree):
+        assert possible or any(isinstance(node, Lookahead) for node in nodes(tree))
     else:
+        assert not possible
         assert not matches_nothing(pattern, text)
-        assert not matches(f"~(?:{pattern})", "~")
 
 
 @pytest.mark.parametrize(
     "pattern", ["a*", "a?", "", "a|", "(?:a|b?)", "(?=a)", "(?!a)", "a{0}", "a{,3}", "(?>a*)", "a*+", "(?:a?){2}"]
 )
 def test_patterns_that_can_match_nothing(pattern: str) -> None:
-    with pytest.raises(Unsupported, match="^the pattern can match the empty string$"):
+    with pytest.raises(Unsupported, match="the pattern can match the empty string"):
         automaton_of(parse(pattern))
     assert any(matches_nothing(pattern, text) for text in ("a", "b", "c"))
 
@@ -160,14 +169,12 @@ def test_patterns_that_can_match_nothing(pattern: str) -> None:
 @pytest.mark.parametrize("stack", ["+", "*?", "{2,3}+", "?{1}"])
 def test_any_depth_of_nesting_is_understood_or_refused(stack: str) -> None:
     for pattern in ("a" + stack * 20_000 + "b", "(?:" * 150 + "a" + f"){stack}" * 150 + "b"):
-        try:
+        with contextlib.suppress(Unsupported):
             assert automaton_of(parse(pattern)).positions
-        except Unsupported as error:
-            assert str(error)
 
 
 @given(st.text("ab", min_size=1))
 def test_the_neighbours_in_a_literal_text_follow_one_another(text: str) -> None:
     built = automaton_of(literal_text(text))
-    assert sources(built, built.follow) == {f"{a} {b}" for a, b in zip(text, text[1:], strict=False)}
+    assert sources(built, built.follow) == {f"{a} {b}" for a, b in pairwise(text)}
     assert bool(built.certain) == (len(text) == 1)

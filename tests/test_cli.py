@@ -286,11 +286,11 @@ def test_an_append_leaves_everything_before_it_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("inspect", "no/such/tokenizer.json"), "no file or directory"),
+        (("inspect", "no/such/tokenizer.json"), "no file, directory or bundled"),
         (("inspect", "{broken}"), "not JSON"),
         (("encode", "toktier-mini", "--file", "no/such/text"), "no/such/text: No such file or directory"),
         (("encode", "toktier-mini", "--file", "{latin}"), "not UTF-8"),
-        (("encode", "toktier-mini", "a\udcff"), "lone surrogate U+DCFF at position 1"),
+        (("encode", "toktier-mini", "a\udcff"), "surrogate U+DCFF at position 1"),
         (("demo", "--session", "no/such/file.jsonl"), "No such file or directory"),
         (("demo", "--session", "{broken}"), "line 1 is not"),
         (("demo", "--session", "{numbers}"), "content is int"),

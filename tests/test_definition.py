@@ -1,4 +1,4 @@
-"""Reading definitions: one identity for one tokenizer however it is written, and a reason for what is not understood."""
+"""Reading definitions: one identity for one tokenizer however written, and a reason for what is not understood."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pathlib
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import tokenizers
@@ -16,6 +17,7 @@ from tokenizers import AddedToken, NormalizedString, PreTokenizedString, normali
 import toktier
 from tests import material, zoo
 from toktier.errors import InvalidDefinition
+from toktier.families import definition as definition_module
 from toktier.families.definition import Definition, Pieces, load_reference, read
 from toktier.families.probing import DiskCache
 
@@ -35,7 +37,10 @@ def everything() -> Json:
         zoo.split(r"\d"), zoo.split(zoo.GPT4), normalizer=normalizers.Sequence([normalizers.NFC()]), added=added
     )
     tokenizer.post_processor = processors.Sequence(
-        [processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing("<c> $A", special_tokens=[("<c>", 3003)])]
+        [
+            processors.ByteLevel(trim_offsets=False),
+            processors.TemplateProcessing("<c> $A", special_tokens=[("<c>", 3003)]),
+        ]
     )
     tokenizer.enable_truncation(8)
     tokenizer.enable_padding(length=16)
@@ -113,7 +118,7 @@ def test_two_ways_to_write_a_tokenizer_have_one_digest(way: str) -> None:
 
 
 def fields(value: Json, *way: Json) -> Iterator[tuple[Json, ...]]:
-    """The ways to all fields of a definition that have no fields of their own, the vocabulary and the merges left out."""
+    """The ways to all fields that have no fields of their own, the vocabulary and the merges left out."""
     if isinstance(value, (dict, list)):
         for key in value if isinstance(value, dict) else range(len(value)):
             if key not in ("vocab", "merges", "version", "truncation", "padding"):
@@ -164,6 +169,7 @@ def swapped(one: str, other: str) -> Change:
     return change
 
 
+SPLITTERS = EVERYTHING["pre_tokenizer"]["pretokenizers"]
 CHANGES: dict[str, Change] = {
     "two ids": swapped("a", "b"),
     "the ids of two merged tokens": swapped("th", "he"),
@@ -176,7 +182,7 @@ CHANGES: dict[str, Change] = {
     "another normalizer": put("normalizer", {"type": "NFD"}),
     "one normalizer more": lambda d: d["normalizer"]["normalizers"].append({"type": "Lowercase"}),
     "one splitter less": drop("pre_tokenizer", "pretokenizers", 0),
-    "the order of the splitters": lambda d: d["pre_tokenizer"]["pretokenizers"].insert(0, d["pre_tokenizer"]["pretokenizers"].pop(1)),
+    "the order of the splitters": put("pre_tokenizer", "pretokenizers", [SPLITTERS[i] for i in (1, 0, 2)]),
     "a string for a regular expression": put("pre_tokenizer", "pretokenizers", 0, "pattern", {"String": r"\d"}),
     "no post-processor": put("post_processor", None),
     "no decoder": put("decoder", None),
@@ -192,8 +198,11 @@ def test_whatever_else_is_changed_the_digest_is_another(change: str) -> None:
 UNIGRAM = {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["b", -2.0]]}}
 WORDPIECE = {
     "model": {
-        **{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"},
-        **{"max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "a": 1, "##a": 2}},
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": {"[UNK]": 0, "a": 1, "##a": 2},
     }
 }
 
@@ -286,11 +295,8 @@ class InPython:
 @pytest.mark.parametrize("stage", ["normalizer", "pre_tokenizer"])
 def test_a_stage_written_in_python_is_named(stage: str) -> None:
     tokenizer = zoo.byte_level(zoo.split(zoo.GPT4))
-    custom = {
-        "normalizer": lambda: normalizers.Normalizer.custom(InPython()),
-        "pre_tokenizer": lambda: pre_tokenizers.PreTokenizer.custom(InPython()),
-    }
-    setattr(tokenizer, stage, custom[stage]())
+    component: Any = {"normalizer": normalizers.Normalizer, "pre_tokenizer": pre_tokenizers.PreTokenizer}[stage]
+    setattr(tokenizer, stage, component.custom(InPython()))
     with pytest.raises(InvalidDefinition, match="cannot be serialised"):
         material.registry().load(tokenizer)
     with pytest.raises(InvalidDefinition, match=f"{stage}: cannot be serialised"):
@@ -392,13 +398,8 @@ def test_a_split_keeps_what_its_behavior_says(behavior: str, invert: bool, keeps
 
 
 def test_the_vocabulary_is_parsed_once() -> None:
-    asked = []
-
-    class Watched(DiskCache):
-        def get(self, question: list[Any], compute: Callable[[], Any]) -> Any:
-            return super().get(question, lambda: asked.append(question[0]) or compute())  # type: ignore[func-returns-value]
-
-    cache, data = Watched(None), json.dumps(EVERYTHING).encode()
-    first = read(load_reference(data, "file"), data, "file", cache)
-    assert read(load_reference(data, "file"), data, "file", cache) == first
-    assert asked == ["vocabulary"]
+    cache, data = DiskCache(None), json.dumps(EVERYTHING).encode()
+    with patch.object(definition_module, "_vocabulary", wraps=definition_module._vocabulary) as parsed:
+        first = read(load_reference(data, "file"), data, "file", cache)
+        assert read(load_reference(data, "file"), data, "file", cache) == first
+    assert parsed.call_count == 1

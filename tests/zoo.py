@@ -200,12 +200,15 @@ def build(name: str) -> tokenizers.Tokenizer:
     return (SUPPORTED | UNSUPPORTED)[name]()
 
 
-def counting(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """A copy whose model knows no character, so that every piece is one fused unknown token.
+def revealing(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """A copy whose model has another id for the last character of a piece than for the same one elsewhere.
 
-    Its ids are nothing but the number of pieces between the literals: where a trained model may give the same ids for
-    other pieces, this one cannot.
+    Its ids show every boundary between two pieces, where a trained model may give the same ids for other pieces.
     """
     copy = tokenizers.Tokenizer.from_str(tokenizer.to_str())
-    copy.model = models.BPE(vocab={"<unk>": 0}, merges=[], unk_token="<unk>", fuse_unk=True)
+    symbols = sorted({*pre_tokenizers.ByteLevel.alphabet(), *WORDS})
+    vocabulary = {"<unk>": 0} | {
+        f"{c}{end}": 2 * i + j for i, c in enumerate(symbols, 1) for j, end in enumerate(("", "#"))
+    }
+    copy.model = models.BPE(vocabulary, [], unk_token="<unk>", fuse_unk=True, end_of_word_suffix="#")
     return tokenizers.Tokenizer.from_str(copy.to_str())

@@ -19,7 +19,7 @@ OFFSETS = (0, 64, 256, 1024, 4096, 16384)
 """Where samples are taken, in characters after the place from which the texts differ."""
 
 REACH = 1 << 18
-"""Characters in which a sample is looked for: what is not found within them is taken for changed."""
+"""Characters in which samples are looked for first; only when none is found there, in all the rest."""
 
 WORTHWHILE = 8192
 """Characters: a changed stretch shorter than this is not searched, an unchanged one shorter than half is not kept."""
@@ -37,7 +37,8 @@ class Hunk(NamedTuple):
 def hunks(table: PieceTable, new: str) -> list[Hunk]:
     """The changes that turn the text of a table into ``new``, in order and apart from one another.
 
-    Costs one pass at the speed of memory comparison, and some searches of at most REACH characters for each hunk.
+    Costs one pass at the speed of memory comparison, and for each hunk a few searches of REACH characters, or of all
+    the rest where that finds nothing.
 
     Args:
         table: The old text.
@@ -74,25 +75,32 @@ def hunks(table: PieceTable, new: str) -> list[Hunk]:
 
 def _meet(old: str, i: int, new: str, j: int, end: int) -> tuple[int, int]:
     """The nearest places found at which the texts go on alike; the ends of both when there are none."""
+    at_old, at_new = _nearest(old, i, new, j, end, reach=REACH)
+    if at_old == len(old) and at_new == end:
+        at_old, at_new = _nearest(old, i, new, j, end, reach=len(old) + end)
+    # The sample was taken somewhere in an unchanged stretch: go back to where that begins.
+    while at_old > i and at_new > j and old[at_old - 1] == new[at_new - 1]:
+        at_old, at_new = at_old - 1, at_new - 1
+    return at_old, at_new
+
+
+def _nearest(old: str, i: int, new: str, j: int, end: int, *, reach: int) -> tuple[int, int]:
+    """Where a sample of one text is in the other within ``reach``, with the least skipped; else the ends of both."""
     best, skipped = (len(old), end), len(old) - i + end - j
     for offset in OFFSETS:
         if skipped <= offset:
             break  # whatever a sample from so far away finds, it is no nearer
         places = []
         sample = new[j + offset : min(j + offset + SAMPLE, end)]
-        if len(sample) == SAMPLE and (at := old.find(sample, i, i + REACH)) >= 0:
+        if len(sample) == SAMPLE and (at := old.find(sample, i, i + reach)) >= 0:
             places.append((at, j + offset))
         sample = old[i + offset : i + offset + SAMPLE]
-        if len(sample) == SAMPLE and (at := new.find(sample, j, min(end, j + REACH))) >= 0:
+        if len(sample) == SAMPLE and (at := new.find(sample, j, min(end, j + reach))) >= 0:
             places.append((i + offset, at))
         for at_old, at_new in places:
             if at_old - i + at_new - j < skipped:
                 best, skipped = (at_old, at_new), at_old - i + at_new - j
-    at_old, at_new = best
-    # The sample was taken somewhere in an unchanged stretch: go back to where that begins.
-    while at_old > i and at_new > j and old[at_old - 1] == new[at_new - 1]:
-        at_old, at_new = at_old - 1, at_new - 1
-    return at_old, at_new
+    return best
 
 
 def _common_prefix(old: str, i: int, new: str, j: int, end: int) -> int:

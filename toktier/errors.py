@@ -54,3 +54,7 @@ class UnknownEngine(ToktierError, LookupError):
 
 class InvalidTranscript(ToktierError, ValueError):
     """A file to be replayed whose lines are not each ``{"messages": [{"role": ..., "content": ...}, ...]}``."""
+
+
+class EngineFailure(ToktierError, RuntimeError):
+    """An engine that could not encode a text, such as one on which a pattern backtracks beyond the library's limit."""

@@ -61,9 +61,8 @@ class IdArray:
             array([], dtype=uint32)
         """
         self._shown = self._length
-        view = self._buffer[: self._length]
-        view.flags.writeable = False
-        return view
+        # By way of a read-only buffer, so that nobody can make the array writeable again.
+        return np.asarray(self._buffer[: self._length].data.toreadonly())
 
     def window(self, start: int, stop: int) -> npt.NDArray[np.uint32]:
         """The ids from ``start`` to ``stop``, for a look inside this library.

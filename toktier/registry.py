@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import pathlib
 import re
 import threading
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import tokenizers
 from attrs import frozen
@@ -16,7 +15,7 @@ from attrs import frozen
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import InvalidDefinition, UnknownTokenizer
 from toktier.families import mini
-from toktier.families.configuration import added_tokens
+from toktier.families.configuration import added_tokens, special_tokens_are_text
 from toktier.families.definition import load_reference, read
 from toktier.families.family import Family
 from toktier.families.probing import DiskCache, Probe, default_cache_directory
@@ -30,8 +29,8 @@ BUNDLED = {"toktier-mini": mini.path}
 CACHE_DIRECTORY = default_cache_directory()
 """Where a registry keeps what it asked the reference library, unless told otherwise."""
 
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-"""What the hub calls a repository: ``owner/name``."""
+HUB_ID = re.compile(r"([\w.-]+/)?[\w.-]+(?<!\.json)")
+"""What the hub calls a repository: ``owner/name``, or a name alone for some old ones."""
 
 DEFINITION, CONFIGURATION = "tokenizer.json", "tokenizer_config.json"
 
@@ -44,6 +43,7 @@ class _Files:
     definition: bytes
     configured_where: str = ""
     configuration: bytes | None = None
+    encode_special_tokens: bool = False
 
 
 class Registry:
@@ -64,6 +64,9 @@ class Registry:
         True
     """
 
+    _default: ClassVar[Registry | None] = None
+    _default_lock = threading.Lock()
+
     def __init__(self, cache_directory: str | os.PathLike[str] | None = CACHE_DIRECTORY) -> None:
         self._cache = DiskCache(None if cache_directory is None else pathlib.Path(cache_directory))
         self._lock = threading.Lock()
@@ -71,11 +74,12 @@ class Registry:
         self._by_source: dict[str, Tokenizer] = {}
         self._by_digest: dict[str, Tokenizer] = {}
 
-    @staticmethod
-    @functools.cache
-    def default() -> Registry:
+    @classmethod
+    def default(cls) -> Registry:
         """The registry of this process, which :func:`toktier.load` uses."""
-        return Registry()
+        with cls._default_lock:
+            cls._default = cls._default or Registry()
+            return cls._default
 
     def load(self, source: Source) -> Tokenizer:
         """Loads a tokenizer.
@@ -95,6 +99,7 @@ class Registry:
         key = hashlib.sha256(files.definition).hexdigest()
         if files.configuration is not None:
             key += hashlib.sha256(files.configuration).hexdigest()
+        key += "special tokens as text" * files.encode_special_tokens
         with self._lock:
             loading = self._loading.setdefault(key, threading.Lock())
         with loading:
@@ -104,9 +109,11 @@ class Registry:
 
     def _load(self, files: _Files) -> Tokenizer:
         reference = load_reference(files.definition, files.where)
+        reference.encode_special_tokens = files.encode_special_tokens
         if files.configuration is not None:
             known = {token.content for token in reference.get_added_tokens_decoder().values()}
             reference.add_tokens(added_tokens(files.configuration, files.configured_where, known))
+            reference.encode_special_tokens = special_tokens_are_text(files.configuration)
         definition = read(reference, files.definition, files.where, self._cache)
         family = Family.derive(definition, Probe(self._cache))
         with self._lock:
@@ -134,10 +141,7 @@ def load(source: Source) -> Tokenizer:
 
 def _files(source: object) -> _Files:
     if isinstance(source, tokenizers.Tokenizer):
-        try:
-            return _Files("tokenizers.Tokenizer", source.to_str().encode())
-        except Exception as error:
-            raise InvalidDefinition(f"tokenizers.Tokenizer: cannot be serialised: {error}") from None
+        return _copied(source)
     name = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
     if not name:
         raise TypeError(
@@ -157,6 +161,18 @@ def _files(source: object) -> _Files:
     if HUB_ID.fullmatch(name):
         return _fetched(name)
     raise UnknownTokenizer(f"no file, directory or bundled tokenizer {name!r} (bundled: {', '.join(BUNDLED)})")
+
+
+def _copied(source: tokenizers.Tokenizer) -> _Files:
+    where = "tokenizers.Tokenizer"
+    try:
+        files = _Files(where, source.to_str().encode(), encode_special_tokens=source.encode_special_tokens)
+    except Exception as error:
+        raise InvalidDefinition(f"{where}: cannot be serialised: {error}") from None
+    # What was added before the model was replaced has ids that no file can say.
+    if load_reference(files.definition, where).get_vocab() != source.get_vocab():
+        raise InvalidDefinition(f"{where}: its added tokens have other ids once it is saved and loaded again")
+    return files
 
 
 def _read(definition: pathlib.Path, configuration: pathlib.Path | None = None) -> _Files:

@@ -15,7 +15,7 @@ from typing import SupportsIndex, TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from toktier.difference import hunks
+from toktier.difference import Hunk, hunks
 from toktier.engines.base import Engine, Ids
 from toktier.families.family import valid_text
 from toktier.idarray import IdArray
@@ -74,8 +74,9 @@ class Session:
     """The ids of one text that grows and changes, always equal to the reference's for the whole text.
 
     ``append`` and ``edit`` cost as much as the change, whatever the length of the text; ``update`` reads the text once,
-    at the speed of a memory comparison. An operation that raises leaves the session as it was. What a session has
-    handed out never changes. Sessions are not locked: use each from one thread at a time.
+    at the speed of a memory comparison. An operation that raises leaves the session as it was (unless the exception
+    comes from outside, like that of a signal handler). What a session has handed out never changes. Sessions are not
+    locked: use each from one thread at a time.
 
     On a tokenizer without certified cuts (``tok.family.reason`` says why) everything works, by encoding in full.
 
@@ -196,11 +197,17 @@ class Session:
         """
         if type(full_text) is not str:
             full_text = valid_text(full_text)
-        changes = [
-            (hunk.start, hunk.stop, valid_text(full_text[hunk.begin : hunk.end], before=hunk.begin))
-            for hunk in hunks(self._table, full_text)
-        ]
-        patch = self._splice_all(changes) if len(changes) > 1 else self._splice(*(changes or [(0, 0, "")])[0])
+        found: list[Hunk] = []
+        for hunk in hunks(self._table, full_text):
+            # Without a seam between two of them they would be encoded together, twice.
+            if found and self._seams.find(found[-1].stop + 1) == self._seams.find(hunk.start):
+                hunk = Hunk(found[-1].start, hunk.stop, found.pop().begin, hunk.end)  # noqa: PLW2901
+            found.append(hunk)
+        changes = [(h.start, h.stop, valid_text(full_text[h.begin : h.end], before=h.begin)) for h in found]
+        if len(changes) > 1:
+            patch = self._splice_all(changes)
+        else:
+            patch = self._splice(*changes[0]) if changes else self._splice(0, 0, "")
         self._table.replace_source(full_text)
         return patch
 
@@ -215,6 +222,8 @@ class Session:
     def _splice(self, start: int, stop: int, text: str) -> Patch:
         """Replaces characters: the operation that all others are. Everything is computed before anything changes."""
         table, ids, seams = self._table, self._ids, self._seams
+        if not text and start == stop:
+            return Patch(len(ids), len(ids), np.empty(0, np.uint32))
         length, last = len(table), len(seams)
         shift = len(text) - (stop - start)
         before = table[start - 1] if start else ""
@@ -226,10 +235,13 @@ class Session:
         fresh_seams: list[Seam] = []
         if start == 0:
             kept, p, ids_before_p = 1, 0, 0
-        elif (start == length or seams.is_at(kept, start)) and self._parts(before, text[:1] or after):
+        elif (
+            (start == length or seams.is_at(kept, start))
+            and start < length + shift
+            and self._parts(before, text[:1] or after)
+        ):
             p, ids_before_p = start, seams[kept][1] if kept < last else len(ids)
-            if p < length + shift:
-                fresh_seams.append((p, ids_before_p))
+            fresh_seams.append((p, ids_before_p))
         else:
             p, ids_before_p = seams[kept - 1]
 
@@ -243,8 +255,10 @@ class Session:
         window = table.slice(p, start) + text + table.slice(stop, q)
         cuts = breaks(self._family, window, to_end=q == length)
         encoded = self._encode(window, cuts, continuation=p > 0)
+        if len(encoded) != len(cuts) + 1:
+            raise TypeError(f"engine {self._engine.name!r} gave {len(encoded)} results for {len(cuts) + 1} texts")
         count = ids_before_p
-        for cut, part in zip(cuts, encoded, strict=False):
+        for cut, part in zip(cuts, encoded[:-1], strict=True):
             count += len(part)
             fresh_seams.append((p + cut, count))
         # A single array is copied too: it is the engine's own, and what goes into a patch is the caller's.

@@ -50,7 +50,7 @@ class Report:
 
 
 class Tokenizer:
-    """A tokenizer: encodes, decodes, and starts sessions. Immutable, and safe to share between threads.
+    """A tokenizer: encodes, decodes, and starts sessions. It never changes, and is safe to share between threads.
 
     Made by :func:`toktier.load`.
 

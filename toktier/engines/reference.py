@@ -8,6 +8,7 @@ import numpy as np
 import tokenizers
 
 from toktier.engines.base import Ids
+from toktier.errors import EngineFailure
 
 PARALLEL = 1 << 15
 """Characters from which on the library's threads are worth being woken: on a busy machine that takes milliseconds."""
@@ -48,5 +49,12 @@ class ReferenceEngine:
 
     def _batch(self, texts: list[str]) -> list[Ids]:
         # The batch call leaves out the offsets, which would be a fifth of the time.
-        encodings = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        try:
+            encodings = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # a panic of the library is no Exception
+                raise
+            raise EngineFailure(
+                f"the library cannot encode a text of {sum(map(len, texts))} characters: {error}"
+            ) from None
         return [np.array(encoding.ids, np.uint32) for encoding in encodings]

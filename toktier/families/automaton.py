@@ -38,14 +38,12 @@ class Automaton:
     Attributes:
         positions: The character class of each position.
         follow: Pairs ``(i, j)``: in some path, also in one that fails later, ``j`` reads the character after ``i``'s.
-        peeked: The positions that stand in a lookahead.
         certain: Positions that match alone, each with its blockers: positions before it that would take the character
             first and not give it back. A character of the position's class and of no blocker's always begins a match.
     """
 
     positions: tuple[CharacterClass, ...]
     follow: frozenset[tuple[int, int]]
-    peeked: frozenset[int]
     certain: Mapping[int, frozenset[int]]
 
 
@@ -64,10 +62,13 @@ def automaton_of(tree: Node) -> Automaton:
         ([(0, 1)], [0, 2])
     """
     builder = _Builder()
-    whole = builder.fragment(tree)
+    try:
+        whole = builder.fragment(tree)
+    except RecursionError:
+        raise Unsupported("groups nested too deeply") from None
     if whole.nullable:
         raise Unsupported("the pattern can match the empty string")
-    return Automaton(tuple(builder.positions), frozenset(builder.follow), frozenset(builder.peeked), whole.certain)
+    return Automaton(tuple(builder.positions), frozenset(builder.follow), whole.certain)
 
 
 @frozen
@@ -88,7 +89,6 @@ class _Builder:
     def __init__(self) -> None:
         self.positions: list[CharacterClass] = []
         self.follow: set[tuple[int, int]] = set()
-        self.peeked: set[int] = set()
 
     def fragment(self, node: Node) -> _Fragment:
         if isinstance(node, CharacterClass):
@@ -100,7 +100,8 @@ class _Builder:
         if isinstance(node, Repeat):
             return self.repeat(node)
         if isinstance(node, Lookahead):
-            return self.lookahead(node)
+            # It is entered like a branch, left by nothing, and may veto what is around it.
+            return _Fragment(first=self.fragment(node.node).first, nullable=True, conditional=True)
         if isinstance(node, Atomic):
             inner = self.fragment(node.node)
             return _Fragment(inner.first, inner.last, inner.nullable, inner.certain, True, inner.conditional)
@@ -151,12 +152,6 @@ class _Builder:
             inner.atomic or node.mode is Mode.POSSESSIVE,
             inner.conditional,
         )
-
-    def lookahead(self, node: Lookahead) -> _Fragment:
-        before = len(self.positions)
-        inner = self.fragment(node.node)
-        self.peeked.update(range(before, len(self.positions)))
-        return _Fragment(first=inner.first, nullable=True, conditional=True)
 
     def join(self, before: Iterable[int], after: frozenset[int]) -> None:
         self.follow.update((i, j) for i in before for j in after)

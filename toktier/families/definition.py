@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from collections import Counter
 from typing import Any
 
 import tokenizers
@@ -31,6 +30,11 @@ from toktier.families.probing import DiskCache
 
 BYTE_LEVEL_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """The pattern of GPT-2, which ``ByteLevel`` applies unless ``use_regex`` is false."""
+
+AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
+
+FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
+"""The flags of an added token."""
 
 DIGITS = CharacterClass("Digits", component=True)
 
@@ -135,18 +139,25 @@ def read(reference: tokenizers.Tokenizer, source: bytes, where: str, cache: Disk
         stage: _state(getattr(reference, stage), stage, where)
         for stage in ("normalizer", "pre_tokenizer", "post_processor", "decoder")
     }
+    vocabulary = cache.get(["vocabulary", source_digest], lambda: _vocabulary(source, where))
     reader = _Reader()
+    reader.added_tokens(vocabulary["added_tokens"], literals)
     reader.normalizer(states["normalizer"])
     reader.pre_tokenizer(states["pre_tokenizer"], last=True)
     if not reader.splitters:
         reader.stop("no pre-tokenizer divides the text before the model sees it")
     reader.model(reference.model)
     reader.post_processor(states["post_processor"])
-    vocabulary = cache.get(["vocabulary", source_digest], lambda: _vocabulary(source))
-    if vocabulary["repeated"]:
-        reader.stop(f"added token {vocabulary['repeated']!r} is listed twice")
     canonical = json.dumps(
-        [[asdict(literal) for literal in literals], states, type(reference.model).__name__, vocabulary["digest"]],
+        [
+            [asdict(literal) for literal in literals],
+            reference.encode_special_tokens,
+            states,
+            type(reference.model).__name__,
+            vocabulary["digest"],
+            # Where the library and the file disagree, the file counts too: it decided about support.
+            vocabulary["added_tokens"] if reader.reason else None,
+        ],
         sort_keys=True,
     )
     return Definition(
@@ -172,6 +183,16 @@ class _Reader:
 
     def stop(self, reason: str) -> None:
         self.reason = self.reason or reason
+
+    def added_tokens(self, listed: list[list[Any]], literals: tuple[Literal, ...]) -> None:
+        """The library keeps one token for each id and content; what it has dropped or changed may still be matched."""
+        kept = {literal.content: literal for literal in literals}
+        contents = [content for content, *_ in listed]
+        for content, *flags in listed:
+            literal = kept.get(content)
+            if literal is None or contents.count(content) > 1 or flags != _flags(literal):
+                self.stop(f"added token {content!r} collides with another one in the list")
+                return
 
     def normalizer(self, state: dict[str, Any] | None) -> None:
         if state is None:
@@ -281,44 +302,67 @@ def _described(state: dict[str, Any]) -> str:
     return f"{state['type']}({', '.join(options)})" if options else str(state["type"])
 
 
-def _vocabulary(source: bytes) -> dict[str, str | None]:
-    """The digest of everything in the model, in one canonical form, and an added token that occurs twice."""
-    definition = json.loads(source)
+def _flags(literal: Literal) -> list[bool]:
+    return [literal.special, literal.normalized, literal.lstrip, literal.rstrip, literal.single_word]
+
+
+def _vocabulary(source: bytes, where: str) -> dict[str, Any]:
+    """The digest of everything in the model, in one canonical form, and the added tokens with their flags."""
+    try:
+        definition = json.loads(source)
+    except RecursionError:
+        raise InvalidDefinition(f"{where}: nested too deeply") from None
     model = dict(definition["model"])
     vocabulary = model.pop("vocab", {})
     merges = model.pop("merges", [])
     canonical = json.dumps(
         [
-            # What is not set and what is set to nothing are the same to every model.
-            {name: value for name, value in model.items() if value and name != "type"},
+            # What is left out is null or false. An affix of no characters is none.
+            {
+                name: value
+                for name, value in model.items()
+                if value is not None and value is not False and name != "type" and (value or name not in AFFIXES)
+            },
             sorted(vocabulary.items()) if isinstance(vocabulary, dict) else vocabulary,
-            [merge.split(" ") if isinstance(merge, str) else merge for merge in merges],
+            # As strings, merges may begin with the header line of the file that they were in.
+            [m.split(" ") if isinstance(m, str) else m for m in merges if not str(m).startswith("#version")],
         ],
         sort_keys=True,
     )
-    counted = Counter(token["content"] for token in definition.get("added_tokens") or ())
     return {
         "digest": hashlib.sha256(canonical.encode()).hexdigest(),
-        "repeated": next((content for content, count in counted.items() if count > 1), None),
+        "added_tokens": [
+            [token["content"], *(bool(token.get(flag)) for flag in FLAGS)]
+            for token in definition.get("added_tokens") or ()
+        ],
     }
 
 
 def _diagnosis(source: bytes, error: BaseException) -> str:
     """Which field the library did not accept: the one without which it accepts the rest."""
     try:
-        definition = json.loads(source)
-    except ValueError as broken:
+        definition = json.loads(source.decode("utf-8"))
+    except (ValueError, RecursionError) as broken:
         return f"not JSON: {broken}"
     if not isinstance(definition, dict) or not isinstance(definition.get("model"), dict):
         return "field 'model': missing; is this a tokenizer.json?"
-    for name in ("added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "truncation", "padding"):
-        if definition.get(name):
-            without = definition | {name: [] if name == "added_tokens" else None}
-            try:
-                tokenizers.Tokenizer.from_buffer(json.dumps(without).encode())
-            except BaseException as other:
-                if isinstance(other, (KeyboardInterrupt, SystemExit, MemoryError)):
-                    raise
-                continue
+    # With a model of nothing in the place of a large one, trying is cheap.
+    definition["model"] = {"type": "BPE", "vocab": {}, "merges": []}
+    if accepted(definition):
+        return f"field 'model': {error}"
+    for name in sorted(definition.keys() - {"model"}):
+        without = {key: value for key, value in definition.items() if key != name}
+        if accepted(without | ({"added_tokens": []} if name == "added_tokens" else {})):
             return f"field {name!r}: {error}"
-    return f"field 'model': {error}"
+    return str(error)
+
+
+def accepted(definition: dict[str, Any]) -> bool:
+    """Whether the library makes a tokenizer of a definition."""
+    try:
+        tokenizers.Tokenizer.from_buffer(json.dumps(definition).encode())
+    except BaseException as error:  # a panic of the library is no Exception
+        if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+            raise
+        return False
+    return True

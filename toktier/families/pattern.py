@@ -138,6 +138,8 @@ _NOT_UNDERSTOOD = {
     "K": "keep", "k": "back-reference", "g": "subexpression call", "O": "any character",
     "N": "not a newline", "c": "control escape", "C": "control escape", "M": "meta escape",
 }  # fmt: skip
+_INTERVAL = re.compile(r"\{(?=[0-9,]*[0-9])([0-9]*)(,?)([0-9]*)\}")
+_HEXADECIMAL = re.compile(r"\\x\{([0-9A-Fa-f]{1,6})\}|\\x([0-7][0-9A-Fa-f])|\\u([0-9A-Fa-f]{4})")
 _POSIX_CLASS = re.compile(r"\[:\^?\w+:\]", re.ASCII)
 
 
@@ -196,20 +198,22 @@ class _Parser:
                 mode = Mode.LAZY if lazy else Mode.GREEDY
             else:
                 mode = Mode.LAZY if self.take("?") else Mode.POSSESSIVE if self.take("+") else Mode.GREEDY
+            if isinstance(node, Repeat) and node.minimum == node.maximum == 1:
+                # Oniguruma drops `{1}` before it looks at what the next quantifier is for.
+                raise self.unsupported("quantifier on {1}", start, self.at - start)
             node = Repeat(node, low, high, mode)
         return node
 
     def bounds(self) -> tuple[int, int] | None:
-        """The quantifier at this place, or None. An unclosed or empty brace is a literal, as in Oniguruma."""
+        """The quantifier at this place, or None. A brace that is no interval is a literal, as in Oniguruma."""
         for sign, found in (("*", (0, UNBOUNDED)), ("+", (1, UNBOUNDED)), ("?", (0, 1))):
             if self.take(sign):
                 return found
-        if not self.peek("{"):
+        interval = _INTERVAL.match(self.pattern, self.at)
+        if interval is None:
             return None
-        low, comma, high = self.pattern[self.at + 1 : self.pattern.find("}", self.at)].partition(",")
-        if self.pattern.find("}", self.at) < 0 or not (low or high) or not all(map(_is_count, (low, high))):
-            return None
-        self.at = self.pattern.index("}", self.at) + 1
+        self.at = interval.end()
+        low, comma, high = interval.groups()
         minimum = int(low or 0)
         return minimum, int(high) if high else UNBOUNDED if comma else minimum
 
@@ -296,26 +300,17 @@ class _Parser:
         if character in ("x", "u"):
             return _literal(self.hexadecimal(), flags)
         if not character or character.isalnum():
-            raise self.unsupported("escape", start, 2)
+            raise self.unsupported("back-reference" if character.isdigit() else "escape", start, 2)
         self.at += 2
         return _literal(character, flags)
 
     def hexadecimal(self) -> str:
         r"""``\x{1F600}``, ``\uFEFF`` and ``\x41`` (only where it is ASCII: above, Oniguruma reads a raw byte)."""
-        start = self.at
-        wide = self.pattern[start + 1] == "u"
-        if self.pattern[start + 2 : start + 3] == "{" and not wide:
-            end = self.pattern.find("}", start)
-            digits, self.at = self.pattern[start + 3 : end], end + 1
-        else:
-            self.at = start + (6 if wide else 4)
-            digits = self.pattern[start + 2 : self.at]
-            if len(digits) != (4 if wide else 2) or (not wide and digits[:1] not in "01234567"):
-                raise self.unsupported("escape", start, 4)
-        try:
-            return chr(int(digits, 16))
-        except (ValueError, OverflowError):
-            raise self.unsupported("escape", start, 4) from None
+        found = _HEXADECIMAL.match(self.pattern, self.at)
+        if found is None or (code_point := int(found[found.lastindex or 0], 16)) > 0x10FFFF:
+            raise self.unsupported("escape", self.at, 4)
+        self.at = found.end()
+        return chr(code_point)
 
     def bracket(self, flags: _Flags) -> Node:
         """A class in brackets, kept whole: only its end has to be found."""
@@ -325,8 +320,10 @@ class _Parser:
             character = self.pattern[self.at]
             if character == "\\":
                 self.at += 1
+                if self.pattern[self.at : self.at + 1] in ("c", "C", "M"):
+                    raise self.unsupported(_NOT_UNDERSTOOD[self.pattern[self.at]], self.at - 1, 2)
             elif character == "[":
-                if posix := _POSIX_CLASS.match(self.pattern, self.at):
+                if depth and (posix := _POSIX_CLASS.match(self.pattern, self.at)):
                     self.at = posix.end() - 1
                 else:
                     depth += 1
@@ -340,10 +337,6 @@ class _Parser:
                     return _class(self.pattern[start : self.at], flags)
             self.at += 1
         raise self.unsupported("unclosed class", start)
-
-
-def _is_count(digits: str) -> bool:
-    return digits == "" or (digits.isascii() and digits.isdigit() and len(digits) < 7)
 
 
 def _literal(character: str, flags: _Flags) -> CharacterClass:

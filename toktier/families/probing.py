@@ -8,6 +8,7 @@ written anew.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -24,12 +25,12 @@ import tokenizers
 from attrs import define, field
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-from toktier.families.pattern import escaped
+from toktier.families.pattern import Unsupported, escaped
 
 CODE_POINTS = 0x110000
 """The size of the code space."""
 
-CACHE_FORMAT = 1
+CACHE_FORMAT = 2
 """Part of every key: raised when the meaning of what is stored changes."""
 
 Runs: TypeAlias = npt.NDArray[np.int64]
@@ -99,14 +100,15 @@ class DiskCache:
 
     def _write(self, file: pathlib.Path, text: str) -> None:
         """Writes beside the file and renames, so that no reader ever sees half of it."""
-        try:
+        with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=file.parent, suffix=".part")
-            with os.fdopen(handle, "w", encoding="utf-8") as part:
-                part.write(text)
-            os.replace(name, file)
-        except OSError:
-            pass
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as part:
+                    part.write(text)
+                os.replace(name, file)
+            except OSError:
+                os.unlink(name)
 
 
 def _checksum(key: str, body: str) -> str:
@@ -227,7 +229,10 @@ def _removed_by(pattern: str, texts: Iterable[str]) -> npt.NDArray[np.bool_]:
 
     This is the fastest way through the library's own regular expressions: a tenth of a second for all of Unicode.
     """
-    replace = normalizers.Replace(Regex(pattern), "")
+    try:
+        replace = normalizers.Replace(Regex(pattern), "")
+    except Exception as error:
+        raise Unsupported(f"the library refuses {pattern!r} by itself: {error}") from None
     return _missing(map(replace.normalize_str, texts))
 
 

@@ -24,7 +24,7 @@ from attrs import evolve, field, frozen
 
 from toktier.families.alphabet import Alphabet, partition
 from toktier.families.automaton import Automaton, automaton_of
-from toktier.families.definition import Definition, Literal, Pieces
+from toktier.families.definition import Definition, Literal, Pieces, Splitter
 from toktier.families.normalization import Characters, Rewriting, rewriting
 from toktier.families.pattern import CharacterClass, Unsupported
 from toktier.families.probing import Probe, Runs
@@ -55,9 +55,7 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
     Raises:
         Unsupported: A pattern or an added token turns out to be outside what the proof covers.
     """
-    automata = [automaton_of(splitter.tree) for splitter in definition.splitters]
-    for automaton in automata:
-        refuse_folding_across_characters(automaton, probe)
+    automata = [checked_automaton(splitter, probe) for splitter in definition.splitters]
     raw = [literal for literal in definition.literals if not literal.normalized]
     normalized = [as_matched(literal, definition, probe) for literal in definition.literals if literal.normalized]
     strips = any(literal.lstrip or literal.rstrip for literal in definition.literals)
@@ -89,15 +87,16 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
 def crossed_by_literals(literals: Iterable[Literal], alphabet: Alphabet, whitespace: Iterable[int]) -> Relation:
     """The pairs that an occurrence of a literal can have inside, or can tell apart by its flags.
 
-    The characters of the literals, and ``whitespace`` where one of them strips, must be atoms of their own.
+    Characters of literals of more than one, or with flags, must be atoms of their own, and ``whitespace`` where one
+    of them strips.
     """
     crossed = np.zeros((alphabet.size, alphabet.size), bool)
     spaces = alphabet.table[np.fromiter(whitespace, np.int64)]
     everything = np.arange(alphabet.size, dtype=np.int32)
     for literal in literals:
         atoms = alphabet.table[[ord(character) for character in literal.content]]
-        pairs = factors(atoms)
-        pairs += absorbed_left(atoms, spaces) if literal.lstrip else []
+        crossed[factors(atoms)] = True
+        pairs = absorbed_left(atoms, spaces) if literal.lstrip else []
         pairs += absorbed_right(atoms, spaces) if literal.rstrip else []
         pairs += looked_at(atoms, everything) if literal.single_word else []
         for left, right in pairs:
@@ -105,18 +104,18 @@ def crossed_by_literals(literals: Iterable[Literal], alphabet: Alphabet, whitesp
     return crossed
 
 
-def factors(atoms: Atoms) -> list[tuple[Atoms, Atoms]]:
-    """The neighbours inside a literal."""
-    return [(atoms[i : i + 1], atoms[i + 1 : i + 2]) for i in range(len(atoms) - 1)]
+def factors(atoms: Atoms) -> tuple[Atoms, Atoms]:
+    """The neighbours inside a literal: the left ones, and the right one of each."""
+    return atoms[:-1], atoms[1:]
 
 
 def absorbed_left(atoms: Atoms, spaces: Atoms) -> list[tuple[Atoms, Atoms]]:
-    """The neighbours inside the whitespace that ``lstrip`` makes a part of the occurrence."""
+    """The lefts and rights that can meet inside the whitespace that ``lstrip`` makes a part of the occurrence."""
     return [(spaces, spaces), (spaces, atoms[:1])]
 
 
 def absorbed_right(atoms: Atoms, spaces: Atoms) -> list[tuple[Atoms, Atoms]]:
-    """The neighbours inside the whitespace that ``rstrip`` makes a part of the occurrence."""
+    """The lefts and rights that can meet inside the whitespace that ``rstrip`` makes a part of the occurrence."""
     return [(atoms[-1:], spaces), (spaces, spaces)]
 
 
@@ -171,6 +170,20 @@ def fates(inner: Alphabet, rewritten: Rewriting) -> Alphabet:
 # Condition 3: the splitters
 
 
+def checked_automaton(splitter: Splitter, probe: Probe) -> Automaton:
+    """The automaton of a splitter.
+
+    Raises:
+        Unsupported: The pattern can match the empty string, or case folding may join or divide characters.
+    """
+    try:
+        automaton = automaton_of(splitter.tree)
+        refuse_folding_across_characters(automaton, probe)
+    except Unsupported as error:
+        raise Unsupported(f"pre-tokenizer {splitter.name}: {error}") from None
+    return automaton
+
+
 def crossed_by_splitter(automaton: Automaton, inside: npt.NDArray[np.bool_]) -> Relation:
     """The pairs that a match, an attempt or a lookahead of a splitter can read one after the other.
 
@@ -178,9 +191,9 @@ def crossed_by_splitter(automaton: Automaton, inside: npt.NDArray[np.bool_]) -> 
         automaton: The splitter's.
         inside: ``inside[atom, position]``: the class of the position contains the atom.
     """
-    crossed = np.zeros((len(inside), len(inside)), bool)
-    for before, after in automaton.follow:
-        crossed |= inside[:, before, None] & inside[None, :, after]
+    follow = np.zeros((len(automaton.positions), len(automaton.positions)), np.float32)
+    follow[tuple(np.array(sorted(automaton.follow), np.intp).reshape(-1, 2).T)] = 1
+    crossed: Relation = inside.astype(np.float32) @ follow @ inside.T.astype(np.float32) > 0
     return crossed
 
 
@@ -242,5 +255,7 @@ def _code_points(runs: Runs) -> list[int]:
     return [c for start, stop in runs.reshape(-1, 2).tolist() for c in range(start, stop)]
 
 
-def _characters(literals: Iterable[Literal]) -> set[int]:
-    return {ord(character) for literal in literals for character in literal.content}
+def _characters(literals: list[Literal]) -> set[int]:
+    """The characters that are in some pair of :func:`crossed_by_literals`; a single one without flags is in none."""
+    flagged = [literal.content for literal in literals if literal.lstrip or literal.rstrip or literal.single_word]
+    return set(map(ord, "".join([*flagged, *(t.content for t in literals if len(t.content) > 1)])))
