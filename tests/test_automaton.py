@@ -64,6 +64,9 @@ def test_follow_relates_what_can_be_read_one_after_the_other(pattern: str, follo
         ("(?>a|)(?:b|c)", {"b": {"a"}, "c": {"a"}}),
         ("a(?!b)|c", {"c": set()}),
         ("(?!b)a|c", {"c": set()}),
+        ("(?>(?!b))a|c", {"c": set()}),
+        ("(?:(?!a)|b)a|c", {"c": set()}),
+        ("(?:a?+|b?)c", {"c": {"a", "b"}}),
     ],
 )
 def test_certain_are_the_positions_that_match_alone(pattern: str, certain: dict[str, set[str]]) -> None:

@@ -133,9 +133,27 @@ def test_what_becomes_of_the_object_that_was_passed_plays_no_part(registry: Regi
     assert registry.load(passed) is tok
     passed.add_tokens([AddedToken("straße")])
     passed.pre_tokenizer = None
-    passed.model = tokenizers.models.BPE()
     assert tok.encode(TEXT).tolist() == expected
     assert registry.load(passed) is not tok
+
+
+def test_an_object_that_cannot_be_copied_faithfully_is_refused(registry: Registry) -> None:
+    passed = tokenizers.Tokenizer.from_str(zoo.build("gpt4").to_str())
+    passed.model = tokenizers.models.BPE()
+    with pytest.raises(InvalidDefinition, match="other ids once it is saved"):
+        registry.load(passed)
+
+
+def test_an_object_that_takes_special_tokens_for_text_is_loaded_as_such(registry: Registry) -> None:
+    passed = tokenizers.Tokenizer.from_str(zoo.build("gpt4").to_str())
+    usual = registry.load(passed)
+    passed.encode_special_tokens = True
+    tok = registry.load(passed)
+    assert tok.family.digest != usual.family.digest
+    text = "a<|im_end|>\n<|im_start|>b"
+    assert (
+        tok.session(text).tolist() == passed.encode(text, add_special_tokens=False).ids != usual.encode(text).tolist()
+    )
 
 
 def test_loading_leaves_the_object_that_was_passed_as_it_was(registry: Registry) -> None:

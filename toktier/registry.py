@@ -16,7 +16,7 @@ from toktier.engines.reference import ReferenceEngine
 from toktier.errors import InvalidDefinition, UnknownTokenizer
 from toktier.families import mini
 from toktier.families.configuration import added_tokens, special_tokens_are_text
-from toktier.families.definition import load_reference, read
+from toktier.families.definition import literals_of, load_reference, read
 from toktier.families.family import Family
 from toktier.families.probing import DiskCache, Probe, default_cache_directory
 from toktier.tokenizer import Tokenizer
@@ -110,11 +110,12 @@ class Registry:
     def _load(self, files: _Files) -> Tokenizer:
         reference = load_reference(files.definition, files.where)
         reference.encode_special_tokens = files.encode_special_tokens
+        earlier = literals_of(reference)
         if files.configuration is not None:
-            known = {token.content for token in reference.get_added_tokens_decoder().values()}
+            known = {token.content: token for token in reference.get_added_tokens_decoder().values()}
             reference.add_tokens(added_tokens(files.configuration, files.configured_where, known))
             reference.encode_special_tokens = special_tokens_are_text(files.configuration)
-        definition = read(reference, files.definition, files.where, self._cache)
+        definition = read(reference, files.definition, files.where, self._cache, earlier)
         family = Family.derive(definition, Probe(self._cache))
         with self._lock:
             return self._by_digest.setdefault(family.digest, Tokenizer(family, ReferenceEngine(reference)))
@@ -148,13 +149,18 @@ def _files(source: object) -> _Files:
             f"cannot load a tokenizer from {source!r}: give a path, a name or a tokenizers.Tokenizer (what a fast "
             "tokenizer of transformers has as its backend_tokenizer)"
         )
-    path = pathlib.Path(name).expanduser()
-    if path.is_dir():
+    path = pathlib.Path(name)
+    try:
+        path = path.expanduser()
+        is_directory, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, no such home, a NUL
+        raise UnknownTokenizer(f"{name!r} cannot be looked for: {error}") from None
+    if is_directory:
         if not (path / DEFINITION).is_file():
             raise UnknownTokenizer(f"directory {str(path)!r} has no {DEFINITION}")
         configuration = path / CONFIGURATION
         return _read(path / DEFINITION, configuration if configuration.is_file() else None)
-    if path.is_file():
+    if is_file:
         return _read(path)
     if name in BUNDLED:
         return _read(BUNDLED[name]())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen
@@ -12,28 +12,31 @@ from tokenizers import AddedToken
 from toktier.errors import InvalidDefinition
 from toktier.families.definition import FLAGS
 
+DECODER = "added_tokens_decoder"
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-LISTED = ("additional_special_tokens", "extra_special_tokens")
+LISTED = ("extra_special_tokens", "additional_special_tokens")
+"""The new and the old name of the list; the old one counts where the new one is empty."""
 
 
-def added_tokens(config: bytes, where: str, known: Collection[str]) -> list[AddedToken]:
+def added_tokens(config: bytes, where: str, known: Mapping[str, AddedToken]) -> list[AddedToken]:
     """The tokens to add, in the order and with the flags that the ``transformers`` loader gives them.
 
-    That is: first the entries of ``added_tokens_decoder`` by id, then the named special tokens, then the listed ones.
-    The ids in the file play no part, since the library numbers what it adds.
+    That is: the entries of ``added_tokens_decoder`` by id, new ones and those with other flags than before; then the
+    special tokens that have a name, and those that are listed, as far as they are new. The ids in the file play no
+    part, since the library numbers what it adds. (Observed with transformers 5.24.)
 
     Args:
         config: The bytes of the ``tokenizer_config.json``.
         where: Its name, for messages.
-        known: The added tokens that the tokenizer has already. They stay as they are: other flags in the
-            configuration do not count.
+        known: The added tokens that the tokenizer has already, by content.
 
     Raises:
-        InvalidDefinition: The file or one of the tokens in it is malformed.
+        InvalidDefinition: The file or one of the tokens in it is malformed; the message names the field.
 
     Example:
         >>> config = b'{"added_tokens_decoder": {"9": {"content": "<new>", "special": true}}, "eos_token": "<old>"}'
-        >>> [token.content for token in added_tokens(config, "tokenizer_config.json", {"<old>"})]
+        >>> known = {"<old>": AddedToken("<old>", special=True)}
+        >>> [token.content for token in added_tokens(config, "tokenizer_config.json", known)]
         ['<new>']
     """
     try:
@@ -43,16 +46,27 @@ def added_tokens(config: bytes, where: str, known: Collection[str]) -> list[Adde
     if not isinstance(declared, dict):
         raise InvalidDefinition(f"{where}: not a JSON object")
     reader = _Reader(where)
-    by_id = reader.numbered(declared.get("added_tokens_decoder") or {})
-    special = [reader.token(key, declared[key], special=True) for key in NAMED if declared.get(key)]
-    special += [token for key in LISTED for token in reader.listed(key, declared.get(key) or [])]
-    contents = {token.content for token in special}
-    result: dict[str, AddedToken] = {}
-    for token in [*by_id, *special]:
+    entries = reader.numbered(declared.get(DECODER) or {})
+    # Models may have names of their own, such as image_token.
+    own = [key for key in declared if key.endswith("_token") and not key.startswith("add_") and key not in NAMED]
+    named = [reader.token(key, declared[key], special=True) for key in (*NAMED, *own) if declared.get(key)]
+    listed = next((reader.listed(key, declared[key]) for key in LISTED if declared.get(key)), [])
+
+    contents = {token.content for token in named}
+    result = {token.content: token for token in entries}
+    for token in entries:
+        token.special = token.special or token.content in contents
+    for token in [*named, *listed]:
         if token.content not in known:
-            token.special = token.special or token.content in contents
             result.setdefault(token.content, token)
+        elif token.content in contents and DECODER not in declared:
+            result.setdefault(token.content, _with_special(known[token.content]))
     return list(result.values())
+
+
+def _with_special(token: AddedToken) -> AddedToken:
+    flags = {flag: getattr(token, flag) for flag in FLAGS}
+    return AddedToken(token.content, **(flags | {"special": True}))
 
 
 def special_tokens_are_text(config: bytes) -> bool:
@@ -80,8 +94,10 @@ class _Reader:
     def listed(self, key: str, tokens: Any) -> list[AddedToken]:
         if not isinstance(tokens, (list, dict)):
             raise self.malformed(key, "not a list of tokens")
+        # A string is special because it is listed; an object says for itself what it is.
         return [
-            self.token(key, token, special=True) for token in (tokens.values() if isinstance(tokens, dict) else tokens)
+            self.token(key, token, special=True) if isinstance(token, str) else self.token(key, token)
+            for token in (tokens.values() if isinstance(tokens, dict) else tokens)
         ]
 
     def token(self, key: str, token: Any, **flags: bool) -> AddedToken:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+from collections import Counter
 from typing import Any
 
 import tokenizers
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from toktier.errors import InvalidDefinition
 from toktier.families.normalization import CHARACTER_WISE, DECOMPOSITION
@@ -81,6 +82,7 @@ class Definition:
 
     Attributes:
         literals: The added tokens, by id.
+        superseded: Added tokens that were declared again with other flags, in every form that may still be looked for.
         normalizers: The chain of normalizers, by their class names in ``tokenizers.normalizers``.
         splitters: The chain of pre-tokenizers that divide.
         model: Class name of the model, such as ``BPE``.
@@ -91,6 +93,7 @@ class Definition:
     """
 
     literals: tuple[Literal, ...] = field(repr=lambda literals: f"<{len(literals)} literals>")
+    superseded: tuple[Literal, ...] = field(repr=False)
     normalizers: tuple[str, ...]
     splitters: tuple[Splitter, ...]
     model: str
@@ -118,23 +121,31 @@ def load_reference(source: bytes, where: str) -> tokenizers.Tokenizer:
         raise InvalidDefinition(f"{where}: {_diagnosis(source, error)}") from None
 
 
-def read(reference: tokenizers.Tokenizer, source: bytes, where: str, cache: DiskCache) -> Definition:
+def literals_of(reference: tokenizers.Tokenizer) -> tuple[Literal, ...]:
+    """The added tokens of a reference tokenizer, by id."""
+    return tuple(
+        Literal(id, t.content, t.special, t.normalized, t.lstrip, t.rstrip, t.single_word)
+        for id, t in sorted(reference.get_added_tokens_decoder().items())
+    )
+
+
+def read(
+    reference: tokenizers.Tokenizer, source: bytes, where: str, cache: DiskCache, earlier: tuple[Literal, ...] = ()
+) -> Definition:
     """Reads the definition off a reference tokenizer.
 
     Args:
-        reference: What :func:`load_reference` made of ``source``.
+        reference: What :func:`load_reference` made of ``source``; tokens may have been added since.
         source: The bytes of its ``tokenizer.json``.
         where: Its name, for messages.
         cache: Keeps the digest of the model's vocabulary, which takes long to parse.
+        earlier: The literals before tokens were added; where flags have changed, the library may look for both.
 
     Raises:
         InvalidDefinition: A stage is written in Python, so that nothing can be known about it.
     """
     source_digest = hashlib.sha256(source).hexdigest()
-    literals = tuple(
-        Literal(id, t.content, t.special, t.normalized, t.lstrip, t.rstrip, t.single_word)
-        for id, t in sorted(reference.get_added_tokens_decoder().items())
-    )
+    literals = literals_of(reference)
     states = {
         stage: _state(getattr(reference, stage), stage, where)
         for stage in ("normalizer", "pre_tokenizer", "post_processor", "decoder")
@@ -162,6 +173,7 @@ def read(reference: tokenizers.Tokenizer, source: bytes, where: str, cache: Disk
     )
     return Definition(
         literals=literals,
+        superseded=_superseded(earlier, literals),
         normalizers=tuple(reader.normalizers),
         splitters=tuple(reader.splitters),
         model=type(reference.model).__name__,
@@ -185,14 +197,14 @@ class _Reader:
         self.reason = self.reason or reason
 
     def added_tokens(self, listed: list[list[Any]], literals: tuple[Literal, ...]) -> None:
-        """The library keeps one token for each id and content; what it has dropped or changed may still be matched."""
-        kept = {literal.content: literal for literal in literals}
-        contents = [content for content, *_ in listed]
-        for content, *flags in listed:
-            literal = kept.get(content)
-            if literal is None or contents.count(content) > 1 or flags != _flags(literal):
-                self.stop(f"added token {content!r} collides with another one in the list")
-                return
+        """The library keeps one token for each id and content, but may still look for those that it has dropped."""
+        kept = {literal.content for literal in literals}
+        counted = Counter(content for content, *_ in listed)
+        for content, count in counted.items():
+            if count > 1:
+                self.stop(f"added token {content!r} is listed twice")
+            elif content and content not in kept:
+                self.stop(f"added token {content!r} has the id of another one")
 
     def normalizer(self, state: dict[str, Any] | None) -> None:
         if state is None:
@@ -302,8 +314,11 @@ def _described(state: dict[str, Any]) -> str:
     return f"{state['type']}({', '.join(options)})" if options else str(state["type"])
 
 
-def _flags(literal: Literal) -> list[bool]:
-    return [literal.special, literal.normalized, literal.lstrip, literal.rstrip, literal.single_word]
+def _superseded(earlier: tuple[Literal, ...], literals: tuple[Literal, ...]) -> tuple[Literal, ...]:
+    """The library finds a token in the texts that its old or its new flags say, and then goes by the new ones."""
+    now = {literal.content: literal for literal in literals}
+    pairs = [(old, now[old.content]) for old in earlier if old.content in now and now[old.content] != old]
+    return tuple(evolve(new, normalized=old.normalized) for old, new in pairs if old.normalized != new.normalized)
 
 
 def _vocabulary(source: bytes, where: str) -> dict[str, Any]:
@@ -350,9 +365,9 @@ def _diagnosis(source: bytes, error: BaseException) -> str:
     definition["model"] = {"type": "BPE", "vocab": {}, "merges": []}
     if accepted(definition):
         return f"field 'model': {error}"
-    for name in sorted(definition.keys() - {"model"}):
-        without = {key: value for key, value in definition.items() if key != name}
-        if accepted(without | ({"added_tokens": []} if name == "added_tokens" else {})):
+    model = {"model": definition["model"]}
+    for name in definition.keys() - model.keys():
+        if not accepted(model | {name: definition[name]}):
             return f"field {name!r}: {error}"
     return str(error)
 

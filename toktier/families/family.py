@@ -188,9 +188,11 @@ def valid_text(text: str, *, before: int = 0) -> str:
     """
     if not isinstance(text, str):
         raise TypeError(f"text must be str, not {type(text).__name__}")
+    if type(text) is not str:
+        text = str.__str__(text)
     if not text.isascii():
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidText(text[error.start], before + error.start) from None
-    return text if type(text) is str else str.__str__(text)
+    return text

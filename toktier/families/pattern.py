@@ -300,14 +300,14 @@ class _Parser:
         if character in ("x", "u"):
             return _literal(self.hexadecimal(), flags)
         if not character or character.isalnum():
-            raise self.unsupported("back-reference" if character.isdigit() else "escape", start, 2)
+            raise self.unsupported("back-reference" if "1" <= character <= "9" else "escape", start, 2)
         self.at += 2
         return _literal(character, flags)
 
     def hexadecimal(self) -> str:
         r"""``\x{1F600}``, ``\uFEFF`` and ``\x41`` (only where it is ASCII: above, Oniguruma reads a raw byte)."""
         found = _HEXADECIMAL.match(self.pattern, self.at)
-        if found is None or (code_point := int(found[found.lastindex or 0], 16)) > 0x10FFFF:
+        if found is None or not _is_character(code_point := int(found[found.lastindex or 0], 16)):
             raise self.unsupported("escape", self.at, 4)
         self.at = found.end()
         return chr(code_point)
@@ -337,6 +337,10 @@ class _Parser:
                     return _class(self.pattern[start : self.at], flags)
             self.at += 1
         raise self.unsupported("unclosed class", start)
+
+
+def _is_character(code_point: int) -> bool:
+    return code_point < 0xD800 or 0xDFFF < code_point <= 0x10FFFF
 
 
 def _literal(character: str, flags: _Flags) -> CharacterClass:

@@ -56,9 +56,10 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
         Unsupported: A pattern or an added token turns out to be outside what the proof covers.
     """
     automata = [checked_automaton(splitter, probe) for splitter in definition.splitters]
-    raw = [literal for literal in definition.literals if not literal.normalized]
-    normalized = [as_matched(literal, definition, probe) for literal in definition.literals if literal.normalized]
-    strips = any(literal.lstrip or literal.rstrip for literal in definition.literals)
+    literals = definition.literals + definition.superseded
+    raw = [literal for literal in literals if not literal.normalized]
+    normalized = [as_matched(literal, definition, probe) for literal in literals if literal.normalized]
+    strips = any(literal.lstrip or literal.rstrip for literal in literals)
     whitespace = _code_points(probe.whitespace()) if strips else []
 
     # Behind the normalizer, a character is what splitters and normalized literals can tell of it.
