@@ -92,7 +92,13 @@ CASES: dict[str, tuple[Json, dict[str, set[str]]]] = {
     ),
     "a name for a token of the file": ({"eos_token": "<strips>"}, {"<strips>": {"lstrip", "normalized", "special"}}),
     "a name for a token of the file, with entries": ({"eos_token": "<strips>", DECODER: {}}, {}),
-    "a name of the model's own": ({"image_token": "<a>", "add_x_token": True}, {"<a>": {"special"}}),
+    "a name of the model's own": ({"image_token": "<a>"}, {"<a>": {"special"}}),
+    "switches with such names": ({"add_x_token": True, "use_image_token": True, "patches_per_token": 4}, {}),
+    "two ways to write one token": (
+        {"eos_token": "<a>", "cls_token": named("<a>", lstrip=True), "pad_token": named("<b>", rstrip=True)}
+        | {"mask_token": "<b>"},
+        {"<a>": {"lstrip", "special"}, "<b>": {"special"}},
+    ),
     # The lists
     "a list": ({"additional_special_tokens": ["<a>", "<b>"]}, {"<a>": {"special"}, "<b>": {"special"}}),
     "the new name of the list": ({"extra_special_tokens": ["<a>"]}, {"<a>": {"special"}}),
@@ -103,6 +109,18 @@ CASES: dict[str, tuple[Json, dict[str, set[str]]]] = {
     "a list with names": (
         {"extra_special_tokens": {"image_token": "<a>", "boi_token": "<b>"}},
         {"<a>": {"special"}, "<b>": {"special"}},
+    ),
+    "a list with names for what is there": (
+        {"extra_special_tokens": {"image_token": "<strips>", "boi_token": "<|im_end|>"}},
+        {"<strips>": {"lstrip", "normalized", "special"}},
+    ),
+    "a list with names for entries": (
+        {"extra_special_tokens": {"image_token": "<a>"}, DECODER: {"9": token("<a>")}},
+        {"<a>": {"special"}},
+    ),
+    "a list with a name that is there too": (
+        {"extra_special_tokens": {"image_token": "<a>"}, "image_token": "<b>"},
+        {"<a>": {"special"}},
     ),
     "both lists": ({"additional_special_tokens": ["<a>"], "extra_special_tokens": ["<b>"]}, {"<b>": {"special"}}),
     "a list that is empty": ({"additional_special_tokens": ["<a>"], "extra_special_tokens": []}, {"<a>": {"special"}}),

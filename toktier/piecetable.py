@@ -252,10 +252,14 @@ class PieceTable:
         bounds = self._bounds
         for k, source in enumerate(self._sources):
             base, end = bounds[k], bounds[k + 1]
-            # A piece that is a whole string is compared where it lies.
-            if end - base == len(source) and other.startswith(source, base):
-                continue
             skip = self._lows[k] - base
+            # A piece that is a whole string is compared where it lies. If they differ, it is most often near the end:
+            # one long slice before that is faster than many blocks, above all where those are narrower strings.
+            if end - base == len(source):
+                if other.startswith(source, base):
+                    continue
+                if end - base > 2 * BLOCK and other.startswith(source[:-BLOCK], base):
+                    base = end - BLOCK
             while base < end:
                 block = source[base + skip : min(base + BLOCK, end) + skip]
                 if not other.startswith(block, base):
