@@ -47,21 +47,42 @@ def added_tokens(config: bytes, where: str, known: Mapping[str, AddedToken]) -> 
         raise InvalidDefinition(f"{where}: not a JSON object")
     reader = _Reader(where)
     entries = reader.numbered(declared.get(DECODER) or {})
-    # Models may have names of their own, such as image_token.
-    own = [key for key in declared if key.endswith("_token") and not key.startswith("add_") and key not in NAMED]
-    named = [reader.token(key, declared[key], special=True) for key in (*NAMED, *own) if declared.get(key)]
+    named = [reader.token(key, declared[key], special=True) for key in NAMED if declared.get(key)]
+    own = [reader.token(key, token, special=True) for key, token in _own_names(declared).items()]
     listed = next((reader.listed(key, declared[key]) for key in LISTED if declared.get(key)), [])
 
-    contents = {token.content for token in named}
-    result = {token.content: token for token in entries}
+    special = {token.content for token in [*named, *own]}
+    by_id = {token.content: token for token in entries}
+    result = dict(by_id)
     for token in entries:
-        token.special = token.special or token.content in contents
-    for token in [*named, *listed]:
+        token.special = token.special or token.content in special
+    for token in named:
+        # Of two tokens of one content the later one counts, but for an entry by id.
+        if token.content not in known and token.content not in by_id:
+            result[token.content] = token
+    result.update({token.content: token for token in own if token.content not in known})
+    for token in listed:
         if token.content not in known:
             result.setdefault(token.content, token)
-        elif token.content in contents and DECODER not in declared:
-            result.setdefault(token.content, _with_special(known[token.content]))
+    if DECODER not in declared:
+        for content in sorted(special & known.keys()):
+            result.setdefault(content, _with_special(known[content]))
     return list(result.values())
+
+
+def _own_names(declared: dict[str, Any]) -> dict[str, Any]:
+    """Special tokens by names that only some models have, such as ``image_token``."""
+    names = {
+        key: value
+        for key, value in declared.items()
+        if key.endswith("_token") and key not in NAMED and (isinstance(value, str) or _is_token(value)) and value
+    }
+    extra = declared.get(LISTED[0])
+    return names | (extra if isinstance(extra, dict) else {})
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("content"), str)
 
 
 def _with_special(token: AddedToken) -> AddedToken:
@@ -92,18 +113,20 @@ class _Reader:
         return [self.token(f"{key}[{id}]", decoder[id]) for id in sorted(decoder, key=int)]
 
     def listed(self, key: str, tokens: Any) -> list[AddedToken]:
-        if not isinstance(tokens, (list, dict)):
+        if isinstance(tokens, dict):
+            return []  # these have names
+        if not isinstance(tokens, list):
             raise self.malformed(key, "not a list of tokens")
         # A string is special because it is listed; an object says for itself what it is.
         return [
             self.token(key, token, special=True) if isinstance(token, str) else self.token(key, token)
-            for token in (tokens.values() if isinstance(tokens, dict) else tokens)
+            for token in tokens
         ]
 
     def token(self, key: str, token: Any, **flags: bool) -> AddedToken:
         if isinstance(token, str):
             return AddedToken(token, **flags)
-        if not isinstance(token, dict) or not isinstance(token.get("content"), str):
+        if not _is_token(token):
             raise self.malformed(key, "not a token: neither a string nor an object with a content")
         given = {flag: token[flag] for flag in FLAGS if flag in token}
         if not all(isinstance(value, bool) for value in given.values()):
