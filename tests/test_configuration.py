@@ -175,7 +175,8 @@ def test_a_folder_is_what_the_library_makes_of_the_same_tokens(tmp_path: pathlib
     flags = dict.fromkeys(("lstrip", "rstrip", "single_word", "normalized", "special"), False)
     expected.add_tokens([AddedToken(c, **(flags | dict.fromkeys(its, True))) for c, its in added.items()])
     tok = material.registry().load(folder(tmp_path, config))
-    assert tok is material.registry().load(expected)
+    # A token that got other flags is still looked for by the old ones, until it is saved and loaded again.
+    assert (tok is material.registry().load(expected)) == (not tok.family.definition.superseded)
     for text in ("x <a>y <b> the<strips> <STRIPS> theme", "<C>\n <plain><Plain> <d><e>", "<|im_start|> <A><a><a>"):
         assert tok.encode(text).tolist() == expected.encode(text, add_special_tokens=False).ids
         ids = [*tok.encode(text), *(literal.id for literal in tok.family.definition.literals)]

@@ -88,7 +88,7 @@ class Registry:
             source: One of: the path of a ``tokenizer.json``; a directory with one, in which the added tokens
                 of a ``tokenizer_config.json`` count too, as ``transformers`` would load it; a bundled name
                 (``"toktier-mini"``); the id of a repository on the Hugging Face hub, for which the package
-                ``huggingface_hub`` must be installed; or a ``tokenizers.Tokenizer``, of which a copy is taken.
+                ``huggingface_hub`` must be installed; or a ``tokenizers.Tokenizer``, as it would be once saved.
 
         Raises:
             UnknownTokenizer: The source does not lead to a tokenizer.

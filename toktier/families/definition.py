@@ -146,6 +146,7 @@ def read(
     """
     source_digest = hashlib.sha256(source).hexdigest()
     literals = literals_of(reference)
+    superseded = _superseded(earlier, literals)
     states = {
         stage: _state(getattr(reference, stage), stage, where)
         for stage in ("normalizer", "pre_tokenizer", "post_processor", "decoder")
@@ -161,7 +162,7 @@ def read(
     reader.post_processor(states["post_processor"])
     canonical = json.dumps(
         [
-            [asdict(literal) for literal in literals],
+            [asdict(literal) for literal in (*literals, *superseded)],
             reference.encode_special_tokens,
             states,
             type(reference.model).__name__,
@@ -173,7 +174,7 @@ def read(
     )
     return Definition(
         literals=literals,
-        superseded=_superseded(earlier, literals),
+        superseded=superseded,
         normalizers=tuple(reader.normalizers),
         splitters=tuple(reader.splitters),
         model=type(reference.model).__name__,
