@@ -319,6 +319,7 @@ REASONS = {
     "byte level first": "pre-tokenizer ByteLevel: others follow it",
     "dropout": "model BPE: dropout",
     "replace": "normalizer Replace",
+    "two literals that become one": "added tokens 3002 and 3003 are one and the same",
     "template that repeats": "post-processor TemplateProcessing: its template does not hold the text exactly once",
 }
 
@@ -330,7 +331,7 @@ def test_what_is_not_understood_has_its_reason_and_works_all_the_same(name: str)
     assert not tok.family.supported
     assert str(tok.family.reason).startswith(REASONS[name])
     assert tok.family.cuts("any text, 12 words").tolist() == []
-    if name != "dropout":
+    if name not in zoo.RANDOM:
         reference = material.reference_of(tokenizers.Tokenizer.from_str(zoo.build(name).to_str()))
         for text in ("The it's  \n12", "", "straße ſt Ω"):
             assert tok.encode(text).tolist() == reference(text)

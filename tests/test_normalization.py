@@ -41,7 +41,9 @@ def characters() -> st.SearchStrategy[str]:
         sorted(parts),
         [*range(0x1100, 0x1113), *range(0x1161, 0x1176), *range(0x11A7, 0x11C3), *range(0xAC00, 0xAC40)],
         list(range(0x0900, 0x0E00)),
-        [*map(ord, "aAkKsS<=/ \niIİıΣσςßẞ中あ"), 0x0F71, 0x0F72, 0x1B05, 0x1B35, 0x3099, 0x200D],
+        [*range(0x3131, 0x3164), *range(0xFFA1, 0xFFDD), 0x1100, 0x1161, 0x11A8],  # jamo by compatibility
+        [*range(0x0F71, 0x0F85), 0x0345, 0x0334],
+        [*map(ord, "aAkKsS<=/ \niIİıΣσςßẞ中あ"), 0x1B05, 0x1B35, 0x3099, 0x200D],
     ]
     return st.one_of(*(st.sampled_from(pool) for pool in pools)).map(chr)
 
@@ -141,4 +143,5 @@ def test_what_is_unknown_to_one_normalizer_stays_unknown_behind_the_next() -> No
     assert unknown.then(renaming).ends[1] == unknown.then(renaming).starts[1] == frozenset()
     assert renaming.then(unknown).starts[1] == {2, 4}
     assert renaming.then(unknown).ends[3] == frozenset()
+    assert Rewriting({3: frozenset((1, 2))}).then(unknown).ends[3] == frozenset()
     assert renaming.then(renaming).ends == {1: {2}, 3: {2}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -248,6 +249,16 @@ def test_forks_are_independent() -> None:
     fork.append(" and another end")
     assert session.tolist() == tok.encode("A common beginning").tolist()
     assert fork.tolist() == tok.encode("A common begin and another end").tolist()
+
+
+def test_copies_are_forks() -> None:
+    session = Session(material.load("toktier-mini"), "ab gh ab")
+    session.tolist()
+    for other in (copy.copy(session), copy.deepcopy(session)):
+        session.edit(1, 4, "ab")
+        other.append(" g")
+        assert other.tolist() == other.ids.tolist() == material.reference("toktier-mini")(other.text)
+        assert session.tolist() == material.reference("toktier-mini")(session.text)
 
 
 # Atomic: an operation that raises leaves the session as it was

@@ -187,11 +187,20 @@ UNSUPPORTED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     "no pre-tokenizer": _bare,
     "byte level first": _byte_level_first,
     "nothing divides": byte_level,
+    "two literals that become one": lambda: byte_level(
+        split(GPT4),
+        normalizer=normalizers.NFD(),
+        added=[_token("\u212b", normalized=True), _token("\u00c5", normalized=True)],
+    ),
     "dropout": lambda: byte_level(split(GPT4), dropout=0.0001),
     "replace": lambda: byte_level(split(GPT4), normalizer=normalizers.Replace("a", "b")),
     "template that repeats": _repeating,
 }
 """Definitions outside what is understood, by the reason."""
+
+
+RANDOM = ("dropout", "two literals that become one")
+"""Unsupported ones of which two copies need not give the same ids."""
 
 
 @functools.cache

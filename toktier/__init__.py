@@ -7,7 +7,7 @@
 True
 """
 
-from toktier.errors import InvalidDefinition, InvalidText, ToktierError, UnknownEngine, UnknownTokenizer
+from toktier.errors import EngineFailure, InvalidDefinition, InvalidText, ToktierError, UnknownEngine, UnknownTokenizer
 from toktier.families.family import Family
 from toktier.registry import Registry, load
 from toktier.session import Patch, Session
@@ -16,6 +16,7 @@ from toktier.tokenizer import Report, Tokenizer
 __version__ = "0.1.0"
 
 __all__ = [
+    "EngineFailure",
     "Family",
     "InvalidDefinition",
     "InvalidText",

@@ -219,6 +219,12 @@ class Session:
         other._list = None if self._list is None else self._list.copy()
         return other
 
+    def __copy__(self) -> Session:
+        return self.fork()
+
+    def __deepcopy__(self, memo: object) -> Session:
+        return self.fork()
+
     def _splice(self, start: int, stop: int, text: str) -> Patch:
         """Replaces characters: the operation that all others are. Everything is computed before anything changes."""
         table, ids, seams = self._table, self._ids, self._seams

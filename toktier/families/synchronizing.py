@@ -59,6 +59,7 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
     literals = definition.literals + definition.superseded
     raw = [literal for literal in literals if not literal.normalized]
     normalized = [as_matched(literal, definition, probe) for literal in literals if literal.normalized]
+    refuse_equal_contents(normalized)
     strips = any(literal.lstrip or literal.rstrip for literal in literals)
     whitespace = _code_points(probe.whitespace()) if strips else []
 
@@ -133,6 +134,19 @@ def as_matched(literal: Literal, definition: Definition, probe: Probe) -> Litera
     if not content:
         raise Unsupported(f"added token {literal.content!r}: nothing is left of it after normalization")
     return evolve(literal, content=content)
+
+
+def refuse_equal_contents(normalized: list[Literal]) -> None:
+    """Makes sure that no two literals are looked for by the same normalized content.
+
+    Raises:
+        Unsupported: Two are; the library then takes one of them at random each time that it is loaded.
+    """
+    first: dict[str, Literal] = {}
+    for literal in normalized:
+        other = first.setdefault(literal.content, literal)
+        if other.id != literal.id:
+            raise Unsupported(f"added tokens {other.id} and {literal.id} are one and the same after normalization")
 
 
 # Condition 2: the normalizer
