@@ -93,6 +93,10 @@ CASES: dict[str, tuple[Json, dict[str, set[str]]]] = {
     "a name for a token of the file": ({"eos_token": "<strips>"}, {"<strips>": {"lstrip", "normalized", "special"}}),
     "a name for a token of the file, with entries": ({"eos_token": "<strips>", DECODER: {}}, {}),
     "a name of the model's own": ({"image_token": "<a>"}, {"<a>": {"special"}}),
+    "a name of the model's own for an entry": (
+        {"image_token": "<a>", DECODER: {"9": token("<a>", normalized=True)}},
+        {"<a>": {"normalized", "special"}},
+    ),
     "switches with such names": ({"add_x_token": True, "use_image_token": True, "patches_per_token": 4}, {}),
     "two ways to write one token": (
         {"eos_token": "<a>", "cls_token": named("<a>", lstrip=True), "pad_token": named("<b>", rstrip=True)}
@@ -115,8 +119,8 @@ CASES: dict[str, tuple[Json, dict[str, set[str]]]] = {
         {"<strips>": {"lstrip", "normalized", "special"}},
     ),
     "a list with names for entries": (
-        {"extra_special_tokens": {"image_token": "<a>"}, DECODER: {"9": token("<a>")}},
-        {"<a>": {"special"}},
+        {"extra_special_tokens": {"image_token": "<a>"}, DECODER: {"9": token("<a>", rstrip=True)}},
+        {"<a>": {"rstrip", "special"}},
     ),
     "a list with a name that is there too": (
         {"extra_special_tokens": {"image_token": "<a>"}, "image_token": "<b>"},
@@ -124,6 +128,10 @@ CASES: dict[str, tuple[Json, dict[str, set[str]]]] = {
     ),
     "both lists": ({"additional_special_tokens": ["<a>"], "extra_special_tokens": ["<b>"]}, {"<b>": {"special"}}),
     "a list that is empty": ({"additional_special_tokens": ["<a>"], "extra_special_tokens": []}, {"<a>": {"special"}}),
+    "a list with what has a name": (
+        {"additional_special_tokens": ["<a>"], "sep_token": named("<a>", lstrip=True)},
+        {"<a>": {"special"}},
+    ),
     "a list with what is there": (
         {"additional_special_tokens": ["<|im_end|>", "<strips>", "<a>", "<a>"]},
         {"<a>": {"special"}},
@@ -197,6 +205,17 @@ def test_the_configuration_counts_for_the_folder_and_not_for_the_file_in_it(tmp_
 def test_a_configuration_that_adds_nothing_leaves_the_tokenizer_as_it_is(tmp_path: pathlib.Path) -> None:
     place = folder(tmp_path, {"eos_token": "<|im_end|>", "tokenizer_class": "PreTrainedTokenizerFast"})
     assert material.registry().load(place) is material.registry().load(place / "tokenizer.json")
+
+
+def test_special_tokens_are_text_where_the_configuration_says_so(tmp_path: pathlib.Path) -> None:
+    tok = material.registry().load(folder(tmp_path, {"split_special_tokens": True, "bos_token": "<a>"}))
+    expected = tokenizers.Tokenizer.from_str(definition())
+    expected.add_special_tokens(["<a>"])
+    text = "<|im_start|>x<a> <strips><|im_end|>"
+    assert tok is not material.registry().load(expected)
+    expected.encode_special_tokens = True
+    assert tok.encode(text).tolist() == expected.encode(text, add_special_tokens=False).ids
+    assert tok is material.registry().load(expected)
 
 
 @pytest.mark.parametrize(

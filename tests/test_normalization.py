@@ -108,6 +108,8 @@ def test_the_examples_of_the_theory() -> None:
     assert starts(["NFD"], "<") == {"<"}
     assert starts(["NFC"], "\u0301") == set(), "it joins what is before"
     assert starts(["NFC"], "\u1161") == set(), "a vowel joins a consonant"
+    assert starts(["NFKC"], "\uffc2") == set(), "half as wide, it does so too"
+    assert starts(["NFC"], "\u0f73") == set(), "what it becomes moves before a mark of a higher class"
     assert "가" in starts(["NFC"], "\u1100")
     assert {"가", "각"} <= starts(["NFC"], "가")
     assert ends(["NFC"], "\u0958") == {"\u093c"}, "always decomposed"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import toktier
 from tests import material, zoo
-from toktier import InvalidText, Report, Session, UnknownEngine
+from toktier import EngineFailure, InvalidText, Report, Session, UnknownEngine
 from toktier.engines.base import Engine
 
 by_name = pytest.mark.parametrize("name", material.available())
@@ -204,6 +204,23 @@ def test_a_subclass_cannot_hide_a_lone_surrogate() -> None:
     with pytest.raises(InvalidText) as error:
         toktier.load("toktier-mini").encode(Liar("ab\ud800"))
     assert error.value.position == 2
+
+
+def test_a_text_on_which_the_library_gives_up_is_an_error_of_the_engine() -> None:
+    """There are patterns that try twice as many ways with each character more."""
+    tokenizer = zoo.byte_level(zoo.split("(?:a|aa)+[bc]|[abc]|[^abc]+"))
+    tok, text = material.registry().load(tokenizer), "x" + "a" * 60
+    calls: list[Callable[[], object]] = [
+        lambda: tok.encode(text),
+        lambda: tok.encode(text, add_special_tokens=True),
+        lambda: tok.encode_batch(["x", text]),
+        lambda: tok.session(text),
+        lambda: tok.session("x").append(text),
+    ]
+    for call in calls:
+        with pytest.raises(EngineFailure, match="retry-limit"):
+            call()
+    assert tok.encode("xaac").tolist() == material.reference_of(tokenizer)("xaac")
 
 
 # What is known of it
