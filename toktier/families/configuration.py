@@ -56,14 +56,10 @@ def added_tokens(config: bytes, where: str, known: Mapping[str, AddedToken]) -> 
     result = dict(by_id)
     for token in entries:
         token.special = token.special or token.content in special
-    for token in named:
-        # Of two tokens of one content the later one counts, but for an entry by id.
+    for token in [*named, *own, *listed]:
+        # An entry keeps its flags; of several others with one content the last one counts.
         if token.content not in known and token.content not in by_id:
             result[token.content] = token
-    result.update({token.content: token for token in own if token.content not in known})
-    for token in listed:
-        if token.content not in known:
-            result.setdefault(token.content, token)
     if DECODER not in declared:
         for content in sorted(special & known.keys()):
             result.setdefault(content, _with_special(known[content]))
