@@ -90,7 +90,7 @@ class Tokenizer:
         """
         text = valid_text(text)
         if add_special_tokens:
-            return np.array(self._reference.tokenizer.encode(text, add_special_tokens=True).ids, np.uint32)
+            return self._reference.encode_with_special_tokens(text)
         return self._reference.encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:

@@ -47,10 +47,14 @@ class ReferenceEngine:
             return [self._batch([text])[0] for text in texts]
         return self._batch(list(texts))
 
-    def _batch(self, texts: list[str]) -> list[Ids]:
+    def encode_with_special_tokens(self, text: str) -> Ids:
+        """The ids of a text with what the tokenizer's own post-processor adds, uint32, shape (tokens,)."""
+        return self._batch([text], add_special_tokens=True)[0]
+
+    def _batch(self, texts: list[str], *, add_special_tokens: bool = False) -> list[Ids]:
         # The batch call leaves out the offsets, which would be a fifth of the time.
         try:
-            encodings = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+            encodings = self.tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # a panic of the library is no Exception
                 raise
