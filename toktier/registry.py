@@ -86,7 +86,8 @@ class Registry:
 
         Args:
             source: One of: the path of a ``tokenizer.json``; a directory with one, in which the added tokens
-                of a ``tokenizer_config.json`` count too, as ``transformers`` would load it; a bundled name
+                of a ``tokenizer_config.json`` count too, as ``transformers`` would load them (other files, the padding
+                token and ``add_bos_token`` do not count); a bundled name
                 (``"toktier-mini"``); the id of a repository on the Hugging Face hub, for which the package
                 ``huggingface_hub`` must be installed; or a ``tokenizers.Tokenizer``, as it would be once saved.
 

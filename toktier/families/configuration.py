@@ -46,44 +46,32 @@ def added_tokens(config: bytes, where: str, known: Mapping[str, AddedToken]) -> 
     if not isinstance(declared, dict):
         raise InvalidDefinition(f"{where}: not a JSON object")
     reader = _Reader(where)
-    entries = reader.numbered(declared.get(DECODER) or {})
-    named = [reader.token(key, declared[key], special=True) for key in NAMED if declared.get(key)]
-    own = [reader.token(key, token, special=True) for key, token in _own_names(declared).items()]
-    listed = next((reader.listed(key, declared[key]) for key in LISTED if declared.get(key)), [])
+    decoder = declared.get(DECODER)
+    entries = list(known.values()) if decoder is None else reader.numbered(decoder)
+    # Models may have names of their own, such as image_token. What is no token under such a key is a switch.
+    own = {key: value for key, value in declared.items() if key.endswith("_token") and _declares_token(value)}
+    listed: Any = next((declared[key] for key in LISTED if declared.get(key)), [])
+    if isinstance(listed, dict):
+        own, listed = own | listed, []
+    order = dict.fromkeys(NAMED) | {key: None for key in own if key not in NAMED}
+    named = [reader.token(key, token, special=True) for key in order if (token := own.get(key, declared.get(key)))]
+    result = list(entries)
+    taken = known.keys() | {token.content for token in entries}
+    for token in [*named, *reader.listed(LISTED[0], listed)]:
+        if token.content not in taken and token not in result:
+            result.append(token)
+    contents = {token.content for token in named}
+    for token in result:
+        token.special = token.special or token.content in contents
+    return result
 
-    special = {token.content for token in [*named, *own]}
-    by_id = {token.content: token for token in entries}
-    result = dict(by_id)
-    for token in entries:
-        token.special = token.special or token.content in special
-    for token in [*named, *own, *listed]:
-        # An entry keeps its flags; of several others with one content the last one counts.
-        if token.content not in known and token.content not in by_id:
-            result[token.content] = token
-    if DECODER not in declared:
-        for content in sorted(special & known.keys()):
-            result.setdefault(content, _with_special(known[content]))
-    return list(result.values())
 
-
-def _own_names(declared: dict[str, Any]) -> dict[str, Any]:
-    """Special tokens by names that only some models have, such as ``image_token``."""
-    names = {
-        key: value
-        for key, value in declared.items()
-        if key.endswith("_token") and key not in NAMED and (isinstance(value, str) or _is_token(value)) and value
-    }
-    extra = declared.get(LISTED[0])
-    return names | (extra if isinstance(extra, dict) else {})
+def _declares_token(value: Any) -> bool:
+    return isinstance(value, str) or (_is_token(value) and value.get("__type") == "AddedToken")
 
 
 def _is_token(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("content"), str)
-
-
-def _with_special(token: AddedToken) -> AddedToken:
-    flags = {flag: getattr(token, flag) for flag in FLAGS}
-    return AddedToken(token.content, **(flags | {"special": True}))
 
 
 def special_tokens_are_text(config: bytes) -> bool:

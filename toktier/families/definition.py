@@ -363,22 +363,19 @@ def _diagnosis(source: bytes, error: BaseException) -> str:
     if not isinstance(definition, dict) or not isinstance(definition.get("model"), dict):
         return "field 'model': missing; is this a tokenizer.json?"
     # With a model of nothing in the place of a large one, trying is cheap.
-    definition["model"] = {"type": "BPE", "vocab": {}, "merges": []}
-    if accepted(definition):
-        return f"field 'model': {error}"
-    model = {"model": definition["model"]}
-    for name in definition.keys() - model.keys():
-        if not accepted(model | {name: definition[name]}):
-            return f"field {name!r}: {error}"
-    return str(error)
+    model = {"model": {"type": "BPE", "vocab": {}, "merges": []}}
+    for name, value in definition.items():
+        if name != "model" and (refusal := refused(model | {name: value})):
+            return f"field {name!r}: {refusal}"
+    return f"field 'model': {error}"
 
 
-def accepted(definition: dict[str, Any]) -> bool:
-    """Whether the library makes a tokenizer of a definition."""
+def refused(definition: dict[str, Any]) -> str:
+    """Why the library makes no tokenizer of a definition; nothing when it does."""
     try:
         tokenizers.Tokenizer.from_buffer(json.dumps(definition).encode())
     except BaseException as error:  # a panic of the library is no Exception
         if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
             raise
-        return False
-    return True
+        return str(error) or type(error).__name__
+    return ""
