@@ -113,12 +113,20 @@ def load_reference(source: bytes, where: str) -> tokenizers.Tokenizer:
     Raises:
         InvalidDefinition: The bytes are not a tokenizer file, or the library refuses it; the message names the field.
     """
+    made = _attempt(source)
+    if isinstance(made, str):
+        raise InvalidDefinition(f"{where}: {_diagnosis(source, made)}")
+    return made
+
+
+def _attempt(source: bytes) -> tokenizers.Tokenizer | str:
+    """The library's tokenizer, or why it makes none."""
     try:
         return tokenizers.Tokenizer.from_buffer(source)
     except BaseException as error:  # a panic of the library is no Exception
         if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
             raise
-        raise InvalidDefinition(f"{where}: {_diagnosis(source, error)}") from None
+        return str(error) or type(error).__name__
 
 
 def literals_of(reference: tokenizers.Tokenizer) -> tuple[Literal, ...]:
@@ -354,8 +362,8 @@ def _vocabulary(source: bytes, where: str) -> dict[str, Any]:
     }
 
 
-def _diagnosis(source: bytes, error: BaseException) -> str:
-    """Which field the library did not accept: the one without which it accepts the rest."""
+def _diagnosis(source: bytes, refusal: str) -> str:
+    """Which field the library does not accept: the first that it refuses beside a model of nothing."""
     try:
         definition = json.loads(source.decode("utf-8"))
     except (ValueError, RecursionError) as broken:
@@ -365,17 +373,8 @@ def _diagnosis(source: bytes, error: BaseException) -> str:
     # With a model of nothing in the place of a large one, trying is cheap.
     model = {"model": {"type": "BPE", "vocab": {}, "merges": []}}
     for name, value in definition.items():
-        if name != "model" and (refusal := refused(model | {name: value})):
-            return f"field {name!r}: {refusal}"
-    return f"field 'model': {error}"
-
-
-def refused(definition: dict[str, Any]) -> str:
-    """Why the library makes no tokenizer of a definition; nothing when it does."""
-    try:
-        tokenizers.Tokenizer.from_buffer(json.dumps(definition).encode())
-    except BaseException as error:  # a panic of the library is no Exception
-        if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
-            raise
-        return str(error) or type(error).__name__
-    return ""
+        if name != "model":
+            made = _attempt(json.dumps(model | {name: value}).encode())
+            if isinstance(made, str):
+                return f"field {name!r}: {made}"
+    return f"field 'model': {refusal}"
