@@ -271,7 +271,7 @@ class Session:
         fresh = np.concatenate(encoded)
         if fresh.dtype != UINT32:
             raise TypeError(f"engine {self._engine.name!r} gave ids of type {fresh.dtype}, not uint32")
-        head, tail = _common_ends(ids.window(ids_before_p, ids_before_q), fresh)
+        head, tail = _common_ends(ids.window(ids_before_p, ids_before_q), fresh, appended=start == length)
         patch = Patch(ids_before_p + head, ids_before_q - tail, fresh[head : len(fresh) - tail])
 
         ids.splice(patch.start, patch.stop, patch.ids)
@@ -307,8 +307,8 @@ class Session:
         return self._engine.encode_batch(parts, continuation=continuation)
 
 
-def _common_ends(old: Ids, new: Ids) -> tuple[int, int]:
-    """How many ids two arrays have in common at their begin, and beyond these at their end."""
+def _common_ends(old: Ids, new: Ids, *, appended: bool) -> tuple[int, int]:
+    """How many ids two arrays have in common at their begin; and at their end, where something of the old remains."""
     shorter = min(len(old), len(new))
     if not shorter:
         return 0, 0
@@ -318,7 +318,7 @@ def _common_ends(old: Ids, new: Ids) -> tuple[int, int]:
         before, after = old.tolist(), new[:shorter].tolist()
         while head < shorter and before[head] == after[head]:
             head += 1
-        if head < shorter:
+        if head < shorter and not appended:
             before.reverse()
             after = new[: -shorter - 1 : -1].tolist()
             while tail < shorter - head and before[tail] == after[tail]:
@@ -327,7 +327,7 @@ def _common_ends(old: Ids, new: Ids) -> tuple[int, int]:
     different = np.flatnonzero(old[:shorter] != new[:shorter])
     head = int(different[0]) if len(different) else shorter
     shorter -= head
-    if not shorter:
+    if not shorter or appended:
         return head, 0
     different = np.flatnonzero(old[len(old) - shorter :] != new[len(new) - shorter :])
     return head, shorter - 1 - int(different[-1]) if len(different) else shorter
