@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -332,3 +332,47 @@ def test_a_string_that_adds_up_differently_is_taken_for_its_characters() -> None
 def test_an_unknown_engine_is_named() -> None:
     with pytest.raises(toktier.UnknownEngine, match=r"'warp'.*'reference'"):
         Session(material.load("toktier-mini"), engine="warp")
+
+
+# Guards against what would give other ids in silence
+
+
+class Careless:
+    """An engine that forgets the last of several texts, or gives ids of another type."""
+
+    name = "careless"
+
+    def __init__(self, *, forgets: bool, dtype: type = np.uint32) -> None:
+        self.forgets, self.dtype = forgets, dtype
+        self.engine = material.load("toktier-mini").engine()
+
+    def encode(self, text: str, *, continuation: bool = False) -> Any:
+        return self.engine.encode(text).astype(self.dtype)
+
+    def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> Any:
+        return [self.encode(text) for text in texts][: -1 if self.forgets else None]
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [(Careless(forgets=True), "1 results for 2 texts"), (Careless(forgets=False, dtype=np.int64), "int64, not uint32")],
+    ids=["too few results", "another type"],
+)
+def test_what_an_engine_must_not_give_is_refused(engine: Careless, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Session(material.load("toktier-mini"), "two words", engine=engine)
+
+
+def test_a_patch_after_a_missing_one_is_refused() -> None:
+    session = Session(material.load("toktier-mini"), "abc def")
+    ids = session.tolist()
+    session.append(" ghi jkl mno")
+    with pytest.raises(ValueError, match="earlier one missing"):
+        session.append(" pqr").apply(ids)
+
+
+def test_what_is_no_tokenizer_and_no_engine_is_named() -> None:
+    with pytest.raises(TypeError, match=r"toktier\.load\(\) makes one"):
+        Session("toktier-mini")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="engine must be a name"):
+        Session(material.load("toktier-mini"), engine=None)  # type: ignore[arg-type]
