@@ -17,6 +17,8 @@ from tests import material, zoo
 from tests.programs import END, Broken, Change, Kind, Operation, Watched, run, shown, small_rooms
 from tests.texts import EVERYWHERE, fragments
 from toktier import Patch, Session
+from toktier.engines.base import Ids
+from toktier.families.family import Family
 from toktier.seams import SPACING
 
 TURN = "<|im_start|>assistant\nI will look at it.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n"
@@ -66,7 +68,7 @@ def test_any_program_leaves_the_ids_of_a_full_encode_on_small_definitions(name: 
 
 def test_a_session_that_ignores_the_new_neighbours_of_a_seam_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the programs: a seam that is kept although its pair is new gives other ids."""
-    monkeypatch.setattr(Session, "_parts", lambda self, left, right: True)
+    monkeypatch.setattr(Family, "is_pair", lambda self, left, right: True)
     with pytest.raises(AssertionError, match="ids"):
         check(material.load("toktier-mini"), material.reference("toktier-mini"), 300)
 
@@ -232,13 +234,24 @@ def test_ids_are_read_only() -> None:
         session.ids[0] = 1
 
 
-def test_what_a_caller_does_to_a_patch_or_a_list_does_not_reach_the_session() -> None:
-    tok = material.load("toktier-mini")
-    session = Session(tok)
-    patch = session.append("Some text")
-    patch.ids[:] = 0
+def test_the_ids_of_a_patch_cannot_be_written_to() -> None:
+    session = Session(material.load("toktier-mini"), "two words")
+    patches = [
+        session.append(" and more" * 2000),
+        session.edit(0, 3, "three"),
+        session.update("Three" + session.text[5:-4] + "less"),
+        session.append(""),
+    ]
+    for patch in patches:
+        with pytest.raises(ValueError, match="read-only"):
+            patch.ids[:] = 0
+
+
+def test_what_a_caller_does_to_a_list_does_not_reach_the_session() -> None:
+    session = Session(material.load("toktier-mini"), "Some text")
+    ids = session.tolist()
     session.tolist().clear()
-    assert session.tolist() == tok.encode("Some text").tolist()
+    assert session.tolist() == ids
 
 
 def test_forks_are_independent() -> None:
@@ -338,16 +351,16 @@ def test_an_unknown_engine_is_named() -> None:
 
 
 class Careless:
-    """An engine that forgets the last of several texts, or gives ids of another type."""
+    """An engine that forgets the last of several texts, or gives ids in another form."""
 
     name = "careless"
 
-    def __init__(self, *, forgets: bool, dtype: type = np.uint32) -> None:
-        self.forgets, self.dtype = forgets, dtype
+    def __init__(self, form: Callable[[Ids], object], *, forgets: bool = False) -> None:
+        self.form, self.forgets = form, forgets
         self.engine = material.load("toktier-mini").engine()
 
     def encode(self, text: str, *, continuation: bool = False) -> Any:
-        return self.engine.encode(text).astype(self.dtype)
+        return self.form(self.engine.encode(text))
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> Any:
         return [self.encode(text) for text in texts][: -1 if self.forgets else None]
@@ -355,12 +368,24 @@ class Careless:
 
 @pytest.mark.parametrize(
     ("engine", "message"),
-    [(Careless(forgets=True), "1 results for 2 texts"), (Careless(forgets=False, dtype=np.int64), "int64, not uint32")],
-    ids=["too few results", "another type"],
+    [
+        (Careless(lambda ids: ids, forgets=True), "1 results for 2 texts"),
+        (Careless(lambda ids: ids.astype(np.int64)), "int64, not uint32"),
+        (Careless(lambda ids: ids.tolist()), "list, not uint32"),
+    ],
+    ids=["too few results", "another type", "a list"],
 )
 def test_what_an_engine_must_not_give_is_refused(engine: Careless, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Session(material.load("toktier-mini"), "two words", engine=engine)
+
+
+def test_an_engine_may_give_any_array_of_ids() -> None:
+    tok = material.load("toktier-mini")
+    strided = Careless(lambda ids: np.repeat(ids, 2)[::2])
+    session = Session(tok, "two words", engine=strided)
+    session.append(" and more")
+    assert session.tolist() == tok.encode("two words and more").tolist()
 
 
 def test_a_patch_after_a_missing_one_is_refused() -> None:

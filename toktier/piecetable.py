@@ -96,6 +96,26 @@ class PieceTable:
         parts.append(self._sources[k][low : low + stop - bounds[k]])
         return "".join(parts)
 
+    def append(self, text: str) -> None:
+        """Adds characters to the end, at the cost of O(len(text) + LIMIT).
+
+        Example:
+            >>> table = PieceTable("to be")
+            >>> table.append(" continued")
+            >>> table.text()
+            'to be continued'
+        """
+        bounds, sources = self._bounds, self._sources
+        length = bounds[-1]
+        end = length + len(text)
+        if sources and end - bounds[-2] <= LIMIT and length - bounds[-2] == len(sources[-1]):
+            sources[-1] += text
+            bounds[-1] = end
+        elif text:
+            sources.append(text)
+            self._lows.append(0)
+            bounds.append(end)
+
     def splice(self, start: int, stop: int, text: str) -> None:
         """Replace the characters from ``start`` to ``stop`` by ``text``.
 
@@ -114,17 +134,8 @@ class PieceTable:
             'goodbye world'
         """
         bounds = self._bounds
-        length = bounds[-1]
-        if 0 < start == length:  # an append
-            source = self._sources[-1]
-            base, end = bounds[-2], length + len(text)
-            if end - base <= LIMIT and length - base == len(source):
-                self._sources[-1] = source + text
-                bounds[-1] = end
-            elif text:
-                self._sources.append(text)
-                self._lows.append(0)
-                bounds.append(end)
+        if start == bounds[-1]:
+            self.append(text)
             return
         # The new piece takes in what is left of its neighbours where that is small. Of two pieces side by
         # side one is not, so each loop runs at most twice. A part of a string is never small.

@@ -42,6 +42,20 @@ class Seams:
     def __getitem__(self, k: int) -> Seam:
         return self._positions[k], self._counts[k]
 
+    def last(self) -> Seam:
+        """The last seam."""
+        return self._positions[-1], self._counts[-1]
+
+    def extend(self, seams: list[Seam]) -> None:
+        """Adds seams behind the last one, which is dropped if its neighbours are within SPACING of one another."""
+        positions, counts = self._positions, self._counts
+        if seams and len(positions) > 1 and seams[0][0] - positions[-2] <= SPACING:
+            positions.pop()
+            counts.pop()
+        for position, count in seams:
+            positions.append(position)
+            counts.append(count)
+
     def find(self, position: int) -> int:
         """The index of the first seam that is not left of a position; ``len(seams)`` when there is none."""
         return bisect_left(self._positions, position)
@@ -100,19 +114,20 @@ class Seams:
 def breaks(family: Family, window: str, *, to_end: bool) -> list[int]:
     """Where to cut a window of a text into parts, whose separate encoding yields the id counts of new seams.
 
-    About every SPACING characters; and, if the window is the end of the text, once more as near to that as possible,
-    which is where the next append will begin.
+    About every SPACING characters, where it is more than twice as long; and, if the window is the end of the text,
+    once more as near to that as possible, which is where the next append will begin.
 
     Returns:
         Certified cuts of the window, ascending.
     """
     found: list[int] = []
     length, previous = len(window), 0
-    for target in range(SPACING, length - SPACING // 2, SPACING):
-        floor = max(previous, target - SPACING)
-        if (at := family.last_cut(window, floor, target)) > floor:
-            found.append(at)
-            previous = at
-    if to_end and (at := family.last_cut(window, previous, length - 1)) > previous:
+    if length > 2 * SPACING:
+        for target in range(SPACING, length - SPACING, SPACING):
+            floor = max(previous, target - SPACING)
+            if (at := family.last_cut(window, floor, target)) > floor:
+                found.append(at)
+                previous = at
+    if to_end and (at := family.last_cut(window, previous, length)) > previous:
         found.append(at)
     return found

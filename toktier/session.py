@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import MutableSequence
-from itertools import pairwise
 from typing import SupportsIndex, TypeVar
 
 import numpy as np
@@ -35,7 +34,7 @@ class Patch:
     Attributes:
         start: The first id that changed.
         stop: The end of the old ids that were replaced, ``old[start:stop]``.
-        ids: What stands there now, uint32, shape (ids,).
+        ids: What stands there now, read-only; uint32, shape (ids,).
 
     Example:
         >>> import toktier
@@ -160,8 +159,33 @@ class Session:
             TypeError: The text is not a string.
             InvalidText: The text has a lone surrogate.
         """
-        end = len(self._table)
-        return self._splice(end, end, valid_text(text))
+        if type(text) is not str or not text.isascii():
+            text = valid_text(text)
+        table, ids, seams = self._table, self._ids, self._seams
+        length, stop = len(table), len(ids)
+        if not text:
+            return Patch(stop, stop, np.frombuffer(b"", UINT32))
+
+        # What stands behind the last seam is encoded again, together with the text. The old end is a seam itself if
+        # the characters that meet there now are a pair: the ids left of it are known.
+        left = seams.last()
+        window = table.slice(left[0], length)
+        fresh_seams: list[Seam] = []
+        if window and self._family.is_pair(window[-1], text[0]):
+            window, left = text, (length, stop)
+            fresh_seams.append(left)
+        else:
+            window += text
+        fresh = self._encode(window, left, fresh_seams, to_end=True)
+        start = left[1] + _common_begin(ids.window(left[1], stop), fresh)
+        patch = Patch(start, stop, fresh[start - left[1] :])
+
+        ids.splice(start, stop, patch.ids)
+        table.append(text)
+        seams.extend(fresh_seams)
+        if self._list is not None:
+            self._list[start:] = patch.ids.tolist()
+        return patch
 
     def edit(self, start: SupportsIndex, stop: SupportsIndex, text: str) -> Patch:
         """Replaces the characters from ``start`` to ``stop``.
@@ -226,58 +250,44 @@ class Session:
         return self.fork()
 
     def _splice(self, start: int, stop: int, text: str) -> Patch:
-        """Replaces characters: the operation that all others are. Everything is computed before anything changes."""
+        """Replaces characters. As in an append, everything is computed before anything changes."""
         table, ids, seams = self._table, self._ids, self._seams
-        if not text and start == stop:
-            return Patch(len(ids), len(ids), np.empty(0, np.uint32))
         length, last = len(table), len(seams)
+        if start == length or (start == stop and not text):
+            return self.append(text)
         shift = len(text) - (stop - start)
         before = table[start - 1] if start else ""
         after = table[stop] if stop < length else ""
 
         # The last seam left of the change, or one at its very start if the characters that meet there now are a pair.
-        # The end of the text can become a seam too, since the ids left of it are known.
         kept = seams.find(start)
-        fresh_seams: list[Seam] = []
         if start == 0:
-            kept, p, ids_before_p = 1, 0, 0
-        elif (
-            (start == length or seams.is_at(kept, start))
-            and start < length + shift
-            and self._parts(before, text[:1] or after)
-        ):
-            p, ids_before_p = start, seams[kept][1] if kept < last else len(ids)
-            fresh_seams.append((p, ids_before_p))
+            kept, left = 1, (0, 0)
+        elif seams.is_at(kept, start) and (text or after) and self._family.is_pair(before, text[:1] or after):
+            left = seams[kept]
+            kept += 1
         else:
-            p, ids_before_p = seams[kept - 1]
+            left = seams[kept - 1]
 
         # The first seam right of it, in the same way; the end of the text when there is none.
         rest = seams.find(stop) if after else last
-        if seams.is_at(rest, stop) and not self._parts(text[-1:] or before, after):
+        if seams.is_at(rest, stop) and (text or before) and not self._family.is_pair(text[-1:] or before, after):
             rest += 1
-        q, ids_before_q = seams[rest] if rest < last else (length, len(ids))
+        right = seams[rest] if rest < last else (length, len(ids))
 
         # What stands between the two now, encoded.
-        window = table.slice(p, start) + text + table.slice(stop, q)
-        cuts = breaks(self._family, window, to_end=q == length)
-        encoded = self._encode(window, cuts, continuation=p > 0)
-        if len(encoded) != len(cuts) + 1:
-            raise TypeError(f"engine {self._engine.name!r} gave {len(encoded)} results for {len(cuts) + 1} texts")
-        count = ids_before_p
-        for cut, part in zip(cuts, encoded[:-1], strict=True):
-            count += len(part)
-            fresh_seams.append((p + cut, count))
-        # A single array is copied too: it is the engine's own, and what goes into a patch is the caller's.
-        fresh = np.concatenate(encoded)
-        if fresh.dtype != UINT32:
-            raise TypeError(f"engine {self._engine.name!r} gave ids of type {fresh.dtype}, not uint32")
-        head, tail = _common_ends(ids.window(ids_before_p, ids_before_q), fresh, appended=start == length)
-        patch = Patch(ids_before_p + head, ids_before_q - tail, fresh[head : len(fresh) - tail])
+        window = table.slice(left[0], start) + text + table.slice(stop, right[0])
+        fresh_seams: list[Seam] = []
+        fresh = self._encode(window, left, fresh_seams, to_end=right[0] == length)
+        old = ids.window(left[1], right[1])
+        head = _common_begin(old, fresh)
+        tail = _common_begin(old[head:][::-1], fresh[head:][::-1])
+        patch = Patch(left[1] + head, right[1] - tail, fresh[head : len(fresh) - tail])
 
         ids.splice(patch.start, patch.stop, patch.ids)
         table.splice(start, stop, text)
         # When nothing is left between the two seams, they are one.
-        seams.replace(kept, rest + (not window), fresh_seams, shift, ids_before_p + len(fresh) - ids_before_q)
+        seams.replace(kept, rest + (not window), fresh_seams, shift, len(fresh) - len(old))
         if self._list is not None:
             self._list[patch.start : patch.stop] = patch.ids.tolist()
         return patch
@@ -294,40 +304,42 @@ class Session:
             start = min(start, patch.start)
             same_at_end = min(same_at_end, ids_before - patch.stop)
         self._table, self._ids, self._seams, self._list = draft._table, draft._ids, draft._seams, draft._list
-        return Patch(start, length - same_at_end, self._ids.window(start, len(self) - same_at_end).copy())
+        fresh = self._ids.window(start, len(self) - same_at_end)
+        return Patch(start, length - same_at_end, np.frombuffer(fresh.tobytes(), UINT32))
 
-    def _parts(self, left: str, right: str) -> bool:
-        """Whether the text may be cut between two characters, where an absent one stands for an end of the text."""
-        return not left or not right or self._family.is_pair(left, right)
+    def _encode(self, window: str, left: Seam, fresh_seams: list[Seam], *, to_end: bool) -> Ids:
+        """The ids of a window of the text that begins at a seam; the seams inside it are added to a list."""
+        engine, (before, count) = self._engine, left
+        cuts = breaks(self._family, window, to_end=to_end)
+        parts, start = [], 0
+        for cut in cuts:
+            parts.append(window[start:cut])
+            start = cut
+        parts.append(window[start:])
+        encoded = engine.encode_batch(parts, continuation=before > 0)
+        if len(encoded) != len(parts):
+            raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(parts)} texts")
+        for k, part in enumerate(encoded):
+            if getattr(part, "dtype", None) != UINT32:
+                kind = getattr(part, "dtype", type(part).__name__)
+                raise TypeError(f"engine {engine.name!r} gave ids of type {kind}, not uint32")
+            if k < len(cuts):
+                count += len(part)
+                fresh_seams.append((before + cuts[k], count))
+        # A copy, since the engine may go on using its arrays; and one that nobody can write to.
+        return np.frombuffer(b"".join([part.tobytes() for part in encoded]), UINT32)
 
-    def _encode(self, window: str, cuts: list[int], *, continuation: bool) -> list[Ids]:
-        if not cuts:
-            return [self._engine.encode(window, continuation=continuation)]
-        parts = [window[i:j] for i, j in pairwise([0, *cuts, len(window)])]
-        return self._engine.encode_batch(parts, continuation=continuation)
 
-
-def _common_ends(old: Ids, new: Ids, *, appended: bool) -> tuple[int, int]:
-    """How many ids two arrays have in common at their begin; and at their end, where something of the old remains."""
+def _common_begin(old: Ids, new: Ids) -> int:
+    """How many ids two arrays have in common at their begin."""
     shorter = min(len(old), len(new))
-    if not shorter:
-        return 0, 0
     if shorter <= 8:
         # The usual case of an append, for which array operations would take most of its time.
-        head = tail = 0
-        before, after = old.tolist(), new[:shorter].tolist()
-        while head < shorter and before[head] == after[head]:
+        head = 0
+        for a, b in zip(old[:shorter].tolist(), new[:shorter].tolist(), strict=True):
+            if a != b:
+                break
             head += 1
-        if head < shorter and not appended:
-            before.reverse()
-            after = new[: -shorter - 1 : -1].tolist()
-            while tail < shorter - head and before[tail] == after[tail]:
-                tail += 1
-        return head, tail
+        return head
     different = np.flatnonzero(old[:shorter] != new[:shorter])
-    head = int(different[0]) if len(different) else shorter
-    shorter -= head
-    if not shorter or appended:
-        return head, 0
-    different = np.flatnonzero(old[len(old) - shorter :] != new[len(new) - shorter :])
-    return head, shorter - 1 - int(different[-1]) if len(different) else shorter
+    return int(different[0]) if len(different) else shorter

@@ -148,17 +148,16 @@ class Family:
 
         Looks back from ``stop`` one character at a time: in real text that is a handful.
         """
-        if not self.supported:
+        stop = min(stop, len(text) - 1)
+        if self.reason is not None or stop <= start:
             return start
         atom, is_pair, atoms = self._atom, self._is_pair, self.atoms
-        stop = min(stop, len(text) - 1)
-        right = text[stop] if stop > start else ""
-        while stop > start:
-            left = text[stop - 1]
-            if is_pair[atom[ord(left)] * atoms + atom[ord(right)]]:
-                return stop
+        right = atom[ord(text[stop])]
+        for at in range(stop - 1, start - 1, -1):
+            left = atom[ord(text[at])]
+            if is_pair[left * atoms + right]:
+                return at + 1
             right = left
-            stop -= 1
         return start
 
 
