@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 __all__ = ["IdArray"]
 
-SPARE = 64
+SPARE = 1024
 """Ids: the least room that a new buffer has beyond its content."""
 
 

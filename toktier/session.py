@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import MutableSequence
-from typing import SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 from attrs import field, frozen
@@ -316,7 +316,7 @@ class Session:
             parts.append(window[start:cut])
             start = cut
         parts.append(window[start:])
-        encoded = engine.encode_batch(parts, continuation=before > 0)
+        encoded: Any = engine.encode_batch(parts, continuation=before > 0)  # an engine may be anybody's
         if len(encoded) != len(parts):
             raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(parts)} texts")
         for k, part in enumerate(encoded):
@@ -326,8 +326,12 @@ class Session:
             if k < len(cuts):
                 count += len(part)
                 fresh_seams.append((before + cuts[k], count))
-        # A copy, since the engine may go on using its arrays; and one that nobody can write to.
-        return np.frombuffer(b"".join([part.tobytes() for part in encoded]), UINT32)
+        # Copied, since the engine may go on using its arrays; into something that nobody can write to.
+        try:
+            joined = b"".join(encoded)
+        except TypeError:  # elements that do not lie side by side
+            joined = np.concatenate(encoded).tobytes()
+        return np.frombuffer(joined, UINT32)
 
 
 def _common_begin(old: Ids, new: Ids) -> int:
