@@ -54,6 +54,7 @@ from tests.programs import (
     small_rooms,
 )
 from tests.texts import fragments, random_text
+from toktier.engines.base import Engine
 
 PROMPT = "<|im_start|>assistant\n<think>\n"
 """What a front end puts behind the transcript for the model to go on from; the next turn has the answer there."""
@@ -77,6 +78,9 @@ SHRUNK = 5
 ZOO = "zoo/"
 """Put before the names of small definitions."""
 
+WITH = "@"
+"""Put between the name of a subject and that of an engine, when it is the engine that is tested."""
+
 
 @frozen
 class Subject:
@@ -85,6 +89,7 @@ class Subject:
     name: str
     tok: toktier.Tokenizer
     reference: material.Reference
+    engine: Engine | None = None
 
 
 @frozen
@@ -123,11 +128,15 @@ Rooms = Callable[[], contextlib.AbstractContextManager[None]]
 # What is tested
 
 
-def names(wanted: Sequence[str]) -> list[str]:
+def names(wanted: Sequence[str], engine: str | None = None) -> list[str]:
     """The subjects that match one of the patterns; all when there are none.
 
-    Definitions of which two copies need not be alike are left out.
+    Definitions of which two copies need not be alike are left out. With an engine, only what has cuts is a subject, and
+    small definitions only for one that needs no comparison with the reference.
     """
+    if engine is not None:
+        served = [name for name in names(wanted) if has_cuts(name) and (engine == "memo" or not name.startswith(ZOO))]
+        return [f"{name}{WITH}{engine}" for name in served if serves(name, engine)]
     small = [ZOO + name for name in (*zoo.SUPPORTED, *zoo.UNSUPPORTED) if name not in zoo.RANDOM]
     everything = [*reversed(material.available()), *small]
     found = [{n for n in everything if fnmatch.fnmatchcase(n, p) or n == ZOO + p} for p in wanted]
@@ -139,11 +148,25 @@ def names(wanted: Sequence[str]) -> list[str]:
 @functools.cache
 def subject(name: str) -> Subject:
     """Loads a tokenizer, once per process."""
+    plain, _, engine = name.partition(WITH)
+    if engine:
+        it = subject(plain)
+        return evolve(it, name=name, engine=it.tok.engine(engine))
     if not name.startswith(ZOO):
         return Subject(name, material.load(name), material.reference(name))
     source = zoo.build(name.removeprefix(ZOO))
     copy = tokenizers.Tokenizer.from_str(source.to_str())
     return Subject(name, material.registry().load(source), material.reference_of(copy))
+
+
+def serves(name: str, engine: str) -> bool:
+    """Whether an engine may serve a subject."""
+    try:
+        subject(name).tok.engine(engine)
+    except toktier.UnknownEngine as reason:
+        print(f"{name}: {reason}", file=sys.stderr)
+        return False
+    return True
 
 
 # Jobs
@@ -160,7 +183,7 @@ def texts(name: str, seed: int, chunk: int, count: int) -> Outcome:
 def corpus(name: str) -> Outcome:
     """The real texts, encoded in both ways, and the distances between the cuts on the agent sessions."""
     it = subject(name)
-    if name.startswith(ZOO):
+    if name.startswith(ZOO) or it.engine:
         # How far apart its cuts lie says nothing: the small definitions are there to be strange.
         return _cut_everywhere(it, "real texts", (text[:BEGINNING] for text in material.corpus()))
     outcome = _cut_everywhere(it, "real texts", material.corpus())
@@ -227,6 +250,9 @@ def _cut_everywhere(it: Subject, check: str, all_texts: Iterable[str]) -> Outcom
     counts, failures = Counter[str](), list[Failure]()
 
     def both(text: str) -> tuple[list[int], list[int]]:
+        if it.engine:
+            it.engine.encode(text[: len(text) // 2])  # what it has seen before must not matter
+            return reference(text), it.engine.encode(text).tolist()
         edges = [0, *family.cuts(text).tolist(), len(text)]
         return reference(text), list(chain.from_iterable(reference(text[i:j]) for i, j in pairwise(edges)))
 
@@ -248,7 +274,7 @@ def _cut_everywhere(it: Subject, check: str, all_texts: Iterable[str]) -> Outcom
 def _led(it: Subject, check: str, program: Program, rooms: Rooms, already: int) -> list[Failure]:
     def problem(program: Program) -> str | None:
         with rooms():
-            return run(program, it.tok, it.reference)
+            return run(program, it.tok, it.reference, it.engine)
 
     if not (found := problem(program)):
         return []
@@ -262,9 +288,9 @@ def _led(it: Subject, check: str, program: Program, rooms: Rooms, already: int) 
 # The campaign
 
 
-def jobs(wanted: Sequence[str], texts_each: int, seed: int) -> list[Job]:
+def jobs(wanted: Sequence[str], texts_each: int, seed: int, engine: str | None = None) -> list[Job]:
     """All there is to do: a first chunk for every subject, in case the campaign is cut short, then the long jobs."""
-    every = names(wanted)
+    every = names(wanted, engine)
     chunks: list[Job] = []
     for chunk, done in enumerate(range(0, texts_each, CHUNK)):
         count = min(CHUNK, texts_each - done)
@@ -280,7 +306,8 @@ def jobs(wanted: Sequence[str], texts_each: int, seed: int) -> list[Job]:
 
 def has_cuts(name: str) -> bool:
     """Whether a subject's definition is understood."""
-    return name in material.supported() or name.removeprefix(ZOO) in zoo.SUPPORTED
+    plain = name.partition(WITH)[0]
+    return plain in material.supported() or plain.removeprefix(ZOO) in zoo.SUPPORTED
 
 
 def campaign(todo: Sequence[Job], seconds: float, console: Console) -> list[Outcome]:
@@ -352,11 +379,12 @@ def main() -> int:
     parser.add_argument("--texts", type=int, default=20_000, help="adversarial texts for each definition (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another one gives other texts and programs")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="names or patterns: qwen3 'zoo/NF*'")
+    parser.add_argument("--engine", metavar="NAME", help="test an engine, on all that it serves, and not the relation")
     parser.add_argument("--seconds", type=float, default=0, help="begin nothing new after that long (no limit)")
     arguments = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # both cores are busy already
     console = Console() if sys.stdout.isatty() else Console(width=120)
-    todo = jobs(arguments.only, arguments.texts, arguments.seed)
+    todo = jobs(arguments.only, arguments.texts, arguments.seed, arguments.engine)
     began = time.monotonic()
     passed = report(campaign(todo, arguments.seconds, console), console)
     console.print(f"seed {arguments.seed}, {time.monotonic() - began:.0f} s, tokenizers {tokenizers.__version__}")

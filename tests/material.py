@@ -65,11 +65,17 @@ def registry() -> toktier.Registry:
 
 
 @functools.cache
-def load(name: str) -> toktier.Tokenizer:
-    """The tokenizer of a name, loaded from a file."""
+def file(name: str) -> pathlib.Path:
+    """The ``tokenizer.json`` of a name, as a file."""
     file = pathlib.Path(_folder().name, f"{name}.json")
     file.write_bytes(definition(name))
-    return registry().load(file)
+    return file
+
+
+@functools.cache
+def load(name: str) -> toktier.Tokenizer:
+    """The tokenizer of a name, loaded from a file."""
+    return registry().load(file(name))
 
 
 Reference = Callable[[str], list[int]]

@@ -119,9 +119,9 @@ class _Beside:
     ids: list[int] = field(factory=list)
 
 
-def run(program: Program, tok: toktier.Tokenizer, reference: Reference) -> str | None:
+def run(program: Program, tok: toktier.Tokenizer, reference: Reference, engine: Engine | None = None) -> str | None:
     """What went wrong first in a program, in words; None when nothing did."""
-    watched = Watched(tok.engine())
+    watched = Watched(engine or tok.engine())
     sessions = [_Beside(Session(tok, engine=watched))]
     handed_out: list[tuple[object, object]] = []
     for number, operation in enumerate(program, 1):
@@ -269,7 +269,7 @@ def _random_change(source: random.Random, texts: Callable[[int, int], str]) -> C
 def small_rooms() -> Iterator[None]:
     """Makes short texts large: seams, hunks and pieces become so small that a few characters have many of them."""
     with (
-        mock.patch.object(seams, "SPACING", 6),
+        mock.patch.multiple(seams, SPACING=6, COARSE=2, LONG=4),
         mock.patch.multiple(difference, SAMPLE=3, OFFSETS=(0, 2, 5, 11), REACH=40, WORTHWHILE=4),
         mock.patch.multiple(piecetable, LIMIT=8, BLOCK=4, SLACK=16),
         mock.patch.object(idarray, "SPARE", 1),

@@ -228,7 +228,7 @@ def test_a_second_process_finds_the_answers_of_the_first(tmp_path: pathlib.Path)
     assert files
     again = Registry(cache).load(zoo.build("gpt4"))
     assert {file: file.stat().st_mtime_ns for file in cache.iterdir()} == files
-    assert again.report() == first.report()
+    assert again.report(compare=False) == first.report(compare=False)
     assert again.family.alphabet() == first.family.alphabet()
 
 
@@ -239,7 +239,7 @@ def test_a_cache_that_is_damaged_in_every_file_changes_nothing(tmp_path: pathlib
     for i, file in enumerate(good):
         file.write_bytes([b"", b"{}", good[file][:-3], good[file].replace(b"1", b"2", 1)][i % 4])
     again = Registry(cache).load(zoo.build("gpt4"))
-    assert again.report() == first.report()
+    assert again.report(compare=False) == first.report(compare=False)
     assert {file: file.read_bytes() for file in cache.iterdir()} == good
 
 

@@ -206,7 +206,8 @@ def _derived(name: str) -> toktier.Tokenizer:
     source = _control(name).to_str().encode()
     reference = load_reference(source, name)
     definition = read(reference, source, name, DiskCache(None))
-    return toktier.Tokenizer(Family.derive(definition, Probe(material.registry()._cache)), ReferenceEngine(reference))
+    family = Family.derive(definition, Probe(material.registry()._cache))
+    return toktier.Tokenizer(family, ReferenceEngine(reference), DiskCache(None))
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -17,7 +17,7 @@ from tests import material, zoo
 from tests.programs import END, Broken, Change, Kind, Operation, Watched, run, shown, small_rooms
 from tests.texts import EVERYWHERE, fragments
 from toktier import Patch, Session
-from toktier.engines.base import Ids
+from toktier.engines.base import Engine, Ids
 from toktier.families.family import Family
 from toktier.seams import SPACING
 
@@ -43,11 +43,11 @@ def programs(tok: toktier.Tokenizer) -> st.SearchStrategy[list[Operation]]:
     return st.lists(operation, min_size=1, max_size=12)
 
 
-def check(tok: toktier.Tokenizer, reference: material.Reference, examples: int) -> None:
+def check(tok: toktier.Tokenizer, reference: material.Reference, examples: int, engine: Engine | None = None) -> None:
     @settings(max_examples=examples, database=None, report_multiple_bugs=False)
     @given(programs(tok))
     def exact(program: list[Operation]) -> None:
-        problem = run(program, tok, reference)
+        problem = run(program, tok, reference, engine)
         assert problem is None, f"{problem}\n{shown(program)}"
 
     with small_rooms():

@@ -1,4 +1,4 @@
-"""The command line: ``toktier inspect``, ``toktier encode`` and ``toktier demo``."""
+"""The command line: ``toktier inspect``, ``toktier encode``, ``toktier demo`` and ``toktier bench``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import tokenizers
 from attrs import asdict, frozen
 
 import toktier
 from toktier import replay
+from toktier.bench import measuring, plan, plot, report
 from toktier.errors import ToktierError
 from toktier.families.definition import Literal
 from toktier.families.family import Family
-from toktier.tokenizer import Tokenizer
+from toktier.tokenizer import Report, Tokenizer
 
 try:
     import click
@@ -91,7 +92,10 @@ def plain_console() -> Console:
 @main.command()
 @click.argument("source")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the cuts of every atom.")
-def inspect(source: str, as_json: bool) -> None:
+@click.option(
+    "--compare", is_flag=True, help="Compare engines with the reference first, some seconds each, if not done yet."
+)
+def inspect(source: str, as_json: bool, compare: bool) -> None:
     """Show what a tokenizer is, and where its texts may be cut.
 
     A text may be cut between two characters when its ids are always those of the left part followed by
@@ -102,25 +106,27 @@ def inspect(source: str, as_json: bool) -> None:
       toktier inspect toktier-mini
       toktier inspect path/to/tokenizer.json
       toktier inspect toktier-mini --json | jq .sync_pairs
+      toktier inspect toktier-mini --compare
     """  # noqa: D301
     tok = toktier.load(source)
+    report = tok.report(compare=compare)
     if as_json:
-        click.echo(json.dumps(inspection(tok)))
+        click.echo(json.dumps(inspection(tok, report)))
         return
     console = plain_console()
-    console.print(overview(source, tok))
+    console.print(overview(source, tok, report))
     if tok.family.supported:
         console.print("\n✓  every text may be cut between the character on the left and the one on top")
         console.print("+  so many more characters are alike\n")
         console.print(*relation(tok.family, console.width), sep="\n\n")
 
 
-def inspection(tok: Tokenizer) -> dict[str, Any]:
+def inspection(tok: Tokenizer, report: Report) -> dict[str, Any]:
     """Everything that ``inspect`` knows, for machines."""
     family = tok.family
     alphabet = family.alphabet() if family.supported else ()
     firsts = [chr(ranges[0].start) for ranges in alphabet]
-    return asdict(tok.report()) | {
+    return asdict(report) | {
         "source_digest": family.source_digest,
         "literals": [asdict(literal) for literal in family.definition.literals],
         "alphabet": [
@@ -134,9 +140,8 @@ def inspection(tok: Tokenizer) -> dict[str, Any]:
     }
 
 
-def overview(source: str, tok: Tokenizer) -> Table:
+def overview(source: str, tok: Tokenizer, report: Report) -> Table:
     """The report without the relation: names on the left, values on the right."""
-    report = tok.report()
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -149,7 +154,8 @@ def overview(source: str, tok: Tokenizer) -> Table:
         table.add_row("" if i else "pipeline", shown(stage))
     table.add_row("added tokens", added_tokens(tok.family.definition.literals))
     for name, evidence in report.engines.items():
-        table.add_row("engine", shown(f"{name}, {evidence}"))
+        used = " (used)" if name == report.auto else ""
+        table.add_row("engine", shown(f"{name}{used}, {evidence}"))
     pairs = f"{report.sync_pairs:,} of {report.atoms**2:,} pairs are certified cuts"
     nothing = "no certified cuts: ids are exact all the same, and every call encodes in full"
     table.add_row("relation", f"{report.atoms} atoms, {pairs}" if report.supported else nothing)
@@ -389,6 +395,50 @@ def demo(source: str, file: str | None, characters: int | None, as_json: bool) -
         if not tok.family.supported:
             console.print(shown(f"Every turn was a full encode, as there are no certified cuts: {tok.family.reason}"))
     sys.exit(1 if mismatches else 0)
+
+
+@main.command()
+@click.option(
+    "--tokenizer", "source", default="toktier-mini", show_default=True, metavar="SOURCE", help="Encode with this."
+)
+@click.option("--text", "file", metavar="FILE", help="Measure on this text, UTF-8.  [default: as in the demo]")
+@click.option("--quick", is_flag=True, help="A first look in under a minute: contexts up to a million characters.")
+@click.option("--json", "as_json", type=click.File("w", lazy=False), help="Write everything there; times in seconds.")
+@click.option("--plot", "as_plot", type=click.File("w", "utf-8", lazy=False), help="Draw a plot there, SVG.")
+def bench(source: str, file: str | None, quick: bool, as_json: IO[str] | None, as_plot: IO[str] | None) -> None:
+    """Measure sessions with every engine beside the libraries that encode everything again.
+
+    All in one process, in turns and on the same texts; no text is appended twice. The ids of every call are
+    compared with those of the reference. Libraries that remember what they encoded are given each text once
+    before they are timed. Without --quick it takes some minutes.
+
+    The exit status is 1 if any ids of toktier differ from the reference's.
+
+    \b
+    Examples:
+      toktier bench --quick
+      toktier bench --tokenizer path/to/tokenizer.json --json bench.json --plot bench.svg
+      toktier bench --text transcript.txt
+    """  # noqa: D301
+    if as_plot:
+        plot.new_figure(1, 1)  # before minutes are spent
+    wanted = plan.QUICK if quick else plan.FULL
+    text = plan.library_text(wanted.contexts[-1] + wanted.fresh) if file is None else read(file)
+    measure(source, toktier.load(source), text, wanted, as_json=as_json, as_plot=as_plot)
+
+
+def measure(
+    name: str, tok: Tokenizer, text: str, wanted: plan.Plan, *, as_json: IO[str] | None, as_plot: IO[str] | None
+) -> NoReturn:
+    """Measures, prints and writes what ``bench`` promises."""
+    result = report.watched(measuring.Bench(tok, text, wanted.fitted(len(text))))
+    notes = report.notes(result, text, wanted)
+    plain_console().print(*report.tables(result), *map(shown, notes), sep="\n")
+    if as_json:
+        json.dump(report.as_json(name, tok, text, result, notes), as_json, indent=2)
+    if as_plot:
+        plot.plot(result, name, as_plot)
+    sys.exit(1 if result.mismatches else 0)
 
 
 if __name__ == "__main__":

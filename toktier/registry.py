@@ -119,7 +119,8 @@ class Registry:
         definition = read(reference, files.definition, files.where, self._cache, earlier)
         family = Family.derive(definition, Probe(self._cache))
         with self._lock:
-            return self._by_digest.setdefault(family.digest, Tokenizer(family, ReferenceEngine(reference)))
+            tokenizer = Tokenizer(family, ReferenceEngine(reference), self._cache)
+            return self._by_digest.setdefault(family.digest, tokenizer)
 
 
 def load(source: Source) -> Tokenizer:

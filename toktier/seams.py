@@ -15,6 +15,10 @@ from toktier.families.family import Family
 SPACING = 1024
 """Characters between two seams, about: an edit encodes at most some twice as many beside its own."""
 
+COARSE, LONG = 16, 32
+"""In an appended text of more than LONG spacings, seams are COARSE times as far apart, since each costs the append one
+more call of the engine. The first edit at a place makes them finer there."""
+
 Seam = tuple[int, int]
 """A position in characters, and the number of ids left of it."""
 
@@ -111,11 +115,17 @@ class Seams:
         return self._positions.__sizeof__() + self._counts.__sizeof__()
 
 
-def breaks(family: Family, window: str, *, to_end: bool) -> list[int]:
+def breaks(family: Family, window: str, *, to_end: bool, coarse: bool) -> list[int]:
     """Where to cut a window of a text into parts, whose separate encoding yields the id counts of new seams.
 
     About every SPACING characters, where it is more than twice as long; and, if the window is the end of the text,
     once more as near to that as possible, which is where the next append will begin.
+
+    Args:
+        family: Says where it may be cut.
+        window: The text.
+        to_end: Whether it is the end of the text.
+        coarse: Whether a long one needs fewer seams.
 
     Returns:
         Certified cuts of the window, ascending.
@@ -123,8 +133,9 @@ def breaks(family: Family, window: str, *, to_end: bool) -> list[int]:
     found: list[int] = []
     length, previous = len(window), 0
     if length > 2 * SPACING:
-        for target in range(SPACING, length - SPACING, SPACING):
-            floor = max(previous, target - SPACING)
+        spacing = COARSE * SPACING if coarse and length > LONG * SPACING else SPACING
+        for target in range(spacing, length - spacing, spacing):
+            floor = max(previous, target - spacing)
             if (at := family.last_cut(window, floor, target)) > floor:
                 found.append(at)
                 previous = at

@@ -23,6 +23,8 @@ from toktier.seams import Seam, Seams, breaks
 from toktier.tokenizer import Tokenizer
 
 UINT32 = np.dtype(np.uint32)
+ID = UINT32.itemsize
+"""Bytes of an id."""
 
 AnyIds = TypeVar("AnyIds", "MutableSequence[int]", Ids)
 
@@ -117,7 +119,7 @@ class Session:
         self._ids = IdArray()
         self._list: list[int] | None = None
         self._seams = Seams()
-        self._splice(0, 0, valid_text(text))
+        self._append(valid_text(text), coarse=False)
 
     def __len__(self) -> int:
         """The number of ids."""
@@ -161,6 +163,9 @@ class Session:
         """
         if type(text) is not str or not text.isascii():
             text = valid_text(text)
+        return self._append(text, coarse=True)
+
+    def _append(self, text: str, *, coarse: bool) -> Patch:
         table, ids, seams = self._table, self._ids, self._seams
         length, stop = len(table), len(ids)
         if not text:
@@ -176,9 +181,10 @@ class Session:
             fresh_seams.append(left)
         else:
             window += text
-        fresh = self._encode(window, left, fresh_seams, to_end=True)
-        start = left[1] + _common_begin(ids.window(left[1], stop), fresh)
-        patch = Patch(start, stop, fresh[start - left[1] :])
+        fresh = self._encode(window, left, fresh_seams, to_end=True, coarse=coarse)
+        same = _common_begin(ids.window(left[1], stop).tobytes(), fresh)
+        start = left[1] + same // ID
+        patch = Patch(start, stop, np.frombuffer(fresh, UINT32, offset=same))
 
         ids.splice(start, stop, patch.ids)
         table.append(text)
@@ -278,10 +284,10 @@ class Session:
         # What stands between the two now, encoded.
         window = table.slice(left[0], start) + text + table.slice(stop, right[0])
         fresh_seams: list[Seam] = []
-        fresh = self._encode(window, left, fresh_seams, to_end=right[0] == length)
+        fresh = np.frombuffer(self._encode(window, left, fresh_seams, to_end=right[0] == length), UINT32)
         old = ids.window(left[1], right[1])
-        head = _common_begin(old, fresh)
-        tail = _common_begin(old[head:][::-1], fresh[head:][::-1])
+        head = _common_begin(old.tobytes(), fresh.tobytes()) // ID
+        tail = _common_begin(old[head:][::-1].tobytes(), fresh[head:][::-1].tobytes()) // ID
         patch = Patch(left[1] + head, right[1] - tail, fresh[head : len(fresh) - tail])
 
         ids.splice(patch.start, patch.stop, patch.ids)
@@ -307,10 +313,15 @@ class Session:
         fresh = self._ids.window(start, len(self) - same_at_end)
         return Patch(start, length - same_at_end, np.frombuffer(fresh.tobytes(), UINT32))
 
-    def _encode(self, window: str, left: Seam, fresh_seams: list[Seam], *, to_end: bool) -> Ids:
-        """The ids of a window of the text that begins at a seam; the seams inside it are added to a list."""
+    def _encode(self, window: str, left: Seam, fresh_seams: list[Seam], *, to_end: bool, coarse: bool = False) -> bytes:
+        """The ids of a window of the text that begins at a seam; the seams inside it are added to a list.
+
+        Returns:
+            The ids as the bytes of an array of uint32: a copy, since the engine may go on using its arrays, and one
+            that nobody can write to.
+        """
         engine, (before, count) = self._engine, left
-        cuts = breaks(self._family, window, to_end=to_end)
+        cuts = breaks(self._family, window, to_end=to_end, coarse=coarse)
         parts, start = [], 0
         for cut in cuts:
             parts.append(window[start:cut])
@@ -326,24 +337,22 @@ class Session:
             if k < len(cuts):
                 count += len(part)
                 fresh_seams.append((before + cuts[k], count))
-        # Copied, since the engine may go on using its arrays; into something that nobody can write to.
         try:
-            joined = b"".join(encoded)
+            return b"".join(encoded)
         except TypeError:  # elements that do not lie side by side
-            joined = np.concatenate(encoded).tobytes()
-        return np.frombuffer(joined, UINT32)
+            return np.concatenate(encoded).tobytes()
 
 
-def _common_begin(old: Ids, new: Ids) -> int:
-    """How many ids two arrays have in common at their begin."""
+def _common_begin(old: bytes, new: bytes) -> int:
+    """How many bytes of whole ids two arrays have in common at their begin."""
+    if new.startswith(old):
+        return len(old)
     shorter = min(len(old), len(new))
-    if shorter <= 8:
+    if shorter <= 8 * ID:
         # The usual case of an append, for which array operations would take most of its time.
-        head = 0
-        for a, b in zip(old[:shorter].tolist(), new[:shorter].tolist(), strict=True):
-            if a != b:
-                break
-            head += 1
-        return head
-    different = np.flatnonzero(old[:shorter] != new[:shorter])
-    return int(different[0]) if len(different) else shorter
+        same = 0
+        while old[same : same + ID] == new[same : same + ID] != b"":
+            same += ID
+        return same
+    different = np.flatnonzero(np.frombuffer(old[:shorter], UINT32) != np.frombuffer(new[:shorter], UINT32))
+    return ID * int(different[0]) if len(different) else shorter

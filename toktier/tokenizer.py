@@ -11,8 +11,9 @@ from attrs import frozen
 
 from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
-from toktier.errors import UnknownEngine
 from toktier.families.family import Family, valid_text
+from toktier.families.probing import DiskCache
+from toktier.router import Router
 
 if TYPE_CHECKING:
     from toktier.session import Session
@@ -29,7 +30,8 @@ class Report:
         stages: The pipeline, one line a stage.
         atoms: The number of character classes that the relation tells apart.
         sync_pairs: The number of their pairs that are certified cuts.
-        engines: The engines that may serve this tokenizer, by name, each with the evidence.
+        auto: The engine that ``"auto"`` is: the first of the admitted ones.
+        engines: All engines by name, fastest first, each with the evidence or with why it does not serve.
     """
 
     digest: str
@@ -38,6 +40,7 @@ class Report:
     stages: tuple[str, ...]
     atoms: int
     sync_pairs: int
+    auto: str
     engines: dict[str, str]
 
     def __str__(self) -> str:
@@ -45,6 +48,7 @@ class Report:
         lines += [f"supported  {'yes' if self.supported else f'no: {self.reason}'}"]
         lines += [f"stage      {stage}" for stage in self.stages]
         lines += [f"relation   {self.atoms} atoms, {self.sync_pairs} pairs are certified cuts"]
+        lines += [f"auto       {self.auto}"]
         lines += [f"engine     {name}: {evidence}" for name, evidence in self.engines.items()]
         return "\n".join(lines)
 
@@ -66,9 +70,10 @@ class Tokenizer:
         'Hello world'
     """
 
-    def __init__(self, family: Family, reference: ReferenceEngine) -> None:
+    def __init__(self, family: Family, reference: ReferenceEngine, cache: DiskCache) -> None:
         self.family = family
         self._reference = reference
+        self._router = Router(family, reference, cache)
 
     def __repr__(self) -> str:
         state = "supported" if self.family.supported else f"unsupported: {self.family.reason}"
@@ -91,7 +96,7 @@ class Tokenizer:
         text = valid_text(text)
         if add_special_tokens:
             return self._reference.encode_with_special_tokens(text)
-        return self._reference.encode(text)
+        return self._router.auto().encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of several texts, as a list of what :meth:`encode` gives for each.
@@ -102,7 +107,7 @@ class Tokenizer:
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of str, not one str")
-        return self._reference.encode_batch([valid_text(text) for text in texts])
+        return self._router.auto().encode_batch([valid_text(text) for text in texts])
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, skip_special_tokens: bool = True) -> str:
         """The text of ids, as the reference decodes them.
@@ -115,14 +120,23 @@ class Tokenizer:
         return self._reference.tokenizer.decode(listed, skip_special_tokens=skip_special_tokens)
 
     def engine(self, name: str = "auto") -> Engine:
-        """The engine of a name; ``"auto"`` is the fastest one that may serve this tokenizer.
+        """The engine of a name, to be given to sessions or used by itself.
+
+        ``"auto"`` is the fastest one that is known to serve this tokenizer, and takes no time. One that is asked for by
+        name and was never compared with the reference on this machine is compared now, which takes some seconds.
+
+        Args:
+            name: ``"auto"``, ``"gigatoken"``, ``"tiktoken"``, ``"memo"`` or ``"reference"``.
 
         Raises:
-            UnknownEngine: There is none of that name.
+            UnknownEngine: There is none of that name, or it does not serve this tokenizer; the message says why.
+
+        Example:
+            >>> import toktier
+            >>> toktier.load("toktier-mini").engine("memo")
+            <toktier engine memo: admitted: exact by the theorem of certified cuts, ...>
         """
-        if name in ("auto", ReferenceEngine.name):
-            return self._reference
-        raise UnknownEngine(f"no engine {name!r} for this tokenizer: use 'auto' or 'reference'")
+        return self._router.auto() if name == "auto" else self._router.route(name)
 
     def session(self, text: str = "", *, engine: str | Engine = "auto") -> Session:
         """A session that begins with a text: the same as ``Session(tok, text, engine=engine)``."""
@@ -130,9 +144,15 @@ class Tokenizer:
 
         return Session(self, text, engine=engine)
 
-    def report(self) -> Report:
-        """What is known about this tokenizer: identity, support, relation, engines."""
+    def report(self, *, compare: bool = True) -> Report:
+        """What is known about this tokenizer: identity, support, relation, engines.
+
+        Args:
+            compare: Whether engines that were never compared with the reference on this machine are compared now, which
+                takes some seconds each.
+        """
         family = self.family
+        engines = self._router.reasons(compare=compare)
         return Report(
             digest=family.digest,
             supported=family.supported,
@@ -140,5 +160,6 @@ class Tokenizer:
             stages=family.definition.stages,
             atoms=family.atoms,
             sync_pairs=family.sync_pairs,
-            engines={ReferenceEngine.name: "admitted: it is the definition of correct"},
+            auto=self._router.auto().name,
+            engines=engines,
         )

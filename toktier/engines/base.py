@@ -12,6 +12,10 @@ Ids: TypeAlias = npt.NDArray[np.uint32]
 """Token ids, uint32, shape (tokens,)."""
 
 
+class Inapplicable(Exception):
+    """An engine cannot serve a family. The message is the reason that the user is shown."""
+
+
 @runtime_checkable
 class Engine(Protocol):
     """Maps texts to the ids of one tokenizer.
@@ -41,3 +45,13 @@ class Engine(Protocol):
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts; ``continuation`` holds for the first, each other one continues the one before."""
         ...
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether an error is a panic of a library in Rust, which is no ``Exception``."""
+    return type(error).__name__ == "PanicException"
+
+
+def contained(error: BaseException) -> bool:
+    """Whether an error is an engine's own, so that the reference can answer in its place."""
+    return isinstance(error, Exception) or is_panic(error)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tokenizers
 
-from toktier.engines.base import Ids
+from toktier.engines.base import Ids, is_panic
 from toktier.errors import EngineFailure
 
 PARALLEL = 1 << 15
@@ -56,7 +56,7 @@ class ReferenceEngine:
         try:
             encodings = self.tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # a panic of the library is no Exception
+            if not is_panic(error):
                 raise
             raise EngineFailure(
                 f"the library cannot encode a text of {sum(map(len, texts))} characters: {error}"

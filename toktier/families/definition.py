@@ -85,6 +85,7 @@ class Definition:
         superseded: Added tokens that were declared again with other flags, in every form that may still be looked for.
         normalizers: The chain of normalizers, by their class names in ``tokenizers.normalizers``.
         splitters: The chain of pre-tokenizers that divide.
+        byte_level: Whether the model sees the UTF-8 bytes of a piece, each as one character of its own alphabet.
         model: Class name of the model, such as ``BPE``.
         stages: The pipeline in words, for people, in the order in which a character meets it.
         reason: The first thing in it that is not understood; None when all is.
@@ -96,6 +97,7 @@ class Definition:
     superseded: tuple[Literal, ...] = field(repr=False)
     normalizers: tuple[str, ...]
     splitters: tuple[Splitter, ...]
+    byte_level: bool
     model: str
     stages: tuple[str, ...] = field(repr=False)
     reason: str | None
@@ -185,6 +187,7 @@ def read(
         superseded=superseded,
         normalizers=tuple(reader.normalizers),
         splitters=tuple(reader.splitters),
+        byte_level=reader.bytes_seen,
         model=type(reference.model).__name__,
         stages=tuple(reader.stages),
         reason=reader.reason,
@@ -199,6 +202,7 @@ class _Reader:
     def __init__(self) -> None:
         self.normalizers: list[str] = []
         self.splitters: list[Splitter] = []
+        self.bytes_seen = False
         self.stages: list[str] = []
         self.reason: str | None = None
 
@@ -266,6 +270,7 @@ class _Reader:
             self.splitters.append(Splitter("Split", tree, keeps))
 
     def byte_level(self, state: dict[str, Any], last: bool) -> None:
+        self.bytes_seen = True
         if state["add_prefix_space"]:
             self.stop("pre-tokenizer ByteLevel: add_prefix_space is not understood yet")
         if not last:

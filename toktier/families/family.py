@@ -140,8 +140,11 @@ class Family:
         Raises:
             InvalidText: The text has a lone surrogate.
         """
-        atoms = self._table[code_points(text)].astype(np.intp)
-        return np.flatnonzero(self._pairs[atoms[:-1] * self.atoms + atoms[1:]]).astype(np.int64) + 1
+        atoms = self._table.take(code_points(text))
+        pairs = atoms[:-1].astype(np.intp)
+        pairs *= self.atoms
+        pairs += atoms[1:]
+        return np.flatnonzero(self._pairs.take(pairs)).astype(np.int64) + 1
 
     def last_cut(self, text: str, start: int, stop: int) -> int:
         """The last certified cut ``i`` with ``start < i <= stop``, or ``start`` when there is none.

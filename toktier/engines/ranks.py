@@ -1,0 +1,107 @@
+"""Byte-level BPE as tiktoken writes it: the bytes of each token, and one rank that orders the merges.
+
+Hugging Face merges the *pairs* of a list; tiktoken merges whatever two neighbours make up a *token*, lowest rank first.
+The two agree when every token is reached by its own pair. Let ``t`` be a token, and look at a moment at which two
+neighbours ``a b`` with ``ab = t`` stand in some text. No merge has crossed the ends of that ``t`` so far, so all merges
+inside it are those that its characters by themselves would have undergone. So ``a b`` is the last state but one of
+encoding ``t`` alone, there is only one such pair, and the list has it if, and only if, the list encodes ``t`` as ``t``.
+What the list never reaches (:attr:`Ranks.unreached`) is no result of any merge, and is dropped; unless the definition
+says ``ignore_merges``: then a piece that is a token is that token, which is what tiktoken does too, and it is kept with
+the highest ranks, provided that no two tokens make it up in the end.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import tokenizers
+from attrs import field, frozen
+
+from toktier.engines.base import Ids, Inapplicable
+from toktier.families.definition import AFFIXES
+from toktier.families.probing import DiskCache
+
+
+@frozen(eq=False)
+class Ranks:
+    """The vocabulary of a byte-level BPE.
+
+    Attributes:
+        ranks: The rank of each token, by its bytes. Single bytes come first, then the results of merges in order.
+        ids: The id of each rank, uint32, shape (ranks,).
+    """
+
+    ranks: dict[bytes, int] = field(repr=lambda ranks: f"<{len(ranks)} ranks>")
+    ids: Ids = field(repr=False)
+
+    @property
+    def identical(self) -> bool:
+        """Whether ranks are ids."""
+        return bool((self.ids == np.arange(len(self.ids))).all())
+
+
+def byte_alphabet() -> dict[str, int]:
+    """The byte that each character of the byte-level alphabet stands for.
+
+    Source: ``bytes_to_unicode`` of GPT-2. Printable characters of Latin-1 stand for themselves, and the other bytes, in
+    order, are U+0100 and following.
+
+    Example:
+        >>> byte_alphabet()["A"], byte_alphabet()["Ġ"]
+        (65, 32)
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+def ranks_of(reference: tokenizers.Tokenizer, digest: str, cache: DiskCache) -> Ranks:
+    """The ranks of a reference tokenizer's model.
+
+    Args:
+        reference: The library's tokenizer; its model sees bytes.
+        digest: The family's identity.
+        cache: Keeps which tokens no merge reaches, which takes a second to find out.
+
+    Raises:
+        Inapplicable: The model is none that ranks describe.
+    """
+    state = json.loads(reference.model.__getstate__())
+    if any(state.get(affix) for affix in AFFIXES):
+        raise Inapplicable("the model marks tokens inside or at the end of a word")
+    vocabulary: dict[str, int] = state["vocab"]
+    alphabet = byte_alphabet()
+    if missing := alphabet.keys() - vocabulary.keys():
+        raise Inapplicable(f"byte 0x{alphabet[min(missing)]:02X} is no token")
+    merges = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in state["merges"]]
+    results = ["".join(merge) for merge in merges]
+    merged = dict.fromkeys(results)
+    if len(merged) != sum(a != b for a, b in pairwise(["", *results])):
+        raise Inapplicable("merges that make the same token lie apart")
+    unreached: dict[str, int] = cache.get(
+        ["unreached", tokenizers.__version__, digest], lambda: _unreached(vocabulary, merges)
+    )
+    order = [*sorted(alphabet, key=alphabet.__getitem__), *(token for token in merged if token not in unreached)]
+    if state["ignore_merges"]:
+        kept = [token for token in unreached if alphabet.keys() >= set(token)]
+        for token in kept:
+            if unreached[token] == 2:
+                raise Inapplicable(f"token {token!r} is made up of two tokens, but no merge makes it")
+        order += kept
+    ranks = {bytes(alphabet[character] for character in token): rank for rank, token in enumerate(order)}
+    return Ranks(ranks, np.array([vocabulary[token] for token in order], np.uint32))
+
+
+def _unreached(vocabulary: dict[str, int], merges: list[tuple[Any, ...]]) -> dict[str, int]:
+    """The tokens that the merges do not make of their own characters, with how many they make instead."""
+    model = tokenizers.models.BPE(vocab=vocabulary, merges=merges)
+    tokens = list(vocabulary)
+    encodings = tokenizers.Tokenizer(model).encode_batch_fast(tokens)
+    return {
+        token: len(encoding.ids)
+        for token, encoding in zip(tokens, encodings, strict=True)
+        if encoding.ids != [vocabulary[token]]
+    }

@@ -1,0 +1,212 @@
+"""Which engine serves a tokenizer, and why.
+
+An engine other than the reference is on a leash, the :class:`Route`: a text with a character of its guard goes to the
+reference, and so does one on which it raises. Whether it may serve at all is decided by evidence
+(:mod:`toktier.engines.admission`), which takes seconds to gather and is kept on disk. Nobody has to wait for it:
+without, ``"auto"`` is ``memo``, which is exact by the theorem; and for a tokenizer that turns out to be used a lot, a
+thread gathers the evidence.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from toktier.engines.admission import Evidence, Interrupted, always, compared
+from toktier.engines.base import Engine, Ids, Inapplicable, contained
+from toktier.engines.gigatoken import GigatokenEngine
+from toktier.engines.memo import MemoEngine
+from toktier.engines.reference import ReferenceEngine
+from toktier.engines.tiktoken import TiktokenEngine
+from toktier.errors import UnknownEngine
+from toktier.families.family import Family
+from toktier.families.probing import DiskCache, Probe
+
+NAMES = ("gigatoken", "tiktoken", "memo", "reference")
+"""The engines, fastest first."""
+
+BY_THEOREM = "admitted: exact by the theorem of certified cuts, from ids of the reference"
+BY_DEFINITION = "admitted: it is the definition of correct"
+
+BUSY = 1 << 12
+"""Texts that ``"auto"`` encodes before it is worth to compare faster engines with the reference."""
+
+logger = logging.getLogger(__name__)
+
+SUSPECTS: dict[str, type[GigatokenEngine] | type[TiktokenEngine]] = {
+    GigatokenEngine.name: GigatokenEngine,
+    TiktokenEngine.name: TiktokenEngine,
+}
+"""The engines that need evidence."""
+
+
+def never() -> bool:
+    """What is known already must do."""
+    return False
+
+
+class Route:
+    """An engine on its way through the guard, with the reference behind it. Answers to the engine protocol itself.
+
+    Attributes:
+        name: The engine's.
+        reason: Why it may serve.
+        texts: How many it was given.
+        guarded: The texts that went to the reference because of a character on which the engine differs.
+        failed: The texts that did because the engine raised.
+    """
+
+    __slots__ = ("_engine", "_is_guarded", "_reference", "failed", "guarded", "name", "reason", "texts")
+
+    def __init__(
+        self, engine: Engine, reference: ReferenceEngine, reason: str, evidence: Evidence | None = None
+    ) -> None:
+        self.name = engine.name
+        self.reason = reason
+        self._engine = engine
+        self._reference = reference
+        self._is_guarded = evidence.finder() if evidence else None
+        self.texts = self.guarded = self.failed = 0
+
+    def __repr__(self) -> str:
+        counted = f"{self.texts:,} texts, {self.guarded:,} guarded, {self.failed:,} failed"
+        return f"<toktier engine {self.name}: {self.reason}; {counted}>"
+
+    def encode(self, text: str, *, continuation: bool = False) -> Ids:
+        """The ids of a text, uint32, shape (tokens,)."""
+        self.texts += 1
+        if self._is_guarded is not None and not text.isascii() and self._is_guarded(text):
+            self.guarded += 1
+            return self._reference.encode(text, continuation=continuation)
+        try:
+            return self._engine.encode(text, continuation=continuation)
+        except BaseException as error:
+            self._note(error, 1)
+            return self._reference.encode(text, continuation=continuation)
+
+    def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
+        """The ids of several texts."""
+        if self._is_guarded is not None and not all(map(str.isascii, texts)):
+            return [self.encode(text, continuation=continuation or i > 0) for i, text in enumerate(texts)]
+        self.texts += len(texts)
+        try:
+            return self._engine.encode_batch(texts, continuation=continuation)
+        except BaseException as error:
+            self._note(error, len(texts))
+            return self._reference.encode_batch(texts, continuation=continuation)
+
+    def _note(self, error: BaseException, texts: int) -> None:
+        if not contained(error):
+            raise error
+        self.failed += texts
+        logger.warning("engine %s raised %r: the reference answers in its place", self.name, error)
+
+
+class Router:
+    """The engines of one tokenizer, made when they are asked for. Safe to share between threads.
+
+    Args:
+        family: What they serve.
+        reference: The definition of correct.
+        cache: Keeps the evidence.
+    """
+
+    def __init__(self, family: Family, reference: ReferenceEngine, cache: DiskCache) -> None:
+        self._family = family
+        self._reference = reference
+        self._cache = cache
+        self._decisions: dict[str, Engine | str] = {reference.name: reference}
+        """An engine that may serve, or why it may not."""
+        self._deciding = {name: threading.Lock() for name in NAMES}
+        self._auto: Engine | None = None
+        """The fastest engine that may serve; None when a decision was made since it was looked for."""
+        self._choosing = threading.RLock()
+        self._gathering = False
+
+    def auto(self) -> Engine:
+        """The fastest engine of which it is known by now that it may serve."""
+        auto = self._auto or self._fastest()
+        if not self._gathering and isinstance(auto, Route) and auto.texts > BUSY:
+            self._gathering = True
+            # Not a daemon, which must not be in the middle of a library when the interpreter ends.
+            threading.Thread(target=self._gather, name="toktier comparison").start()
+        return auto
+
+    def route(self, name: str) -> Engine:
+        """The engine of a name, which is compared with the reference now if it was not before.
+
+        Raises:
+            UnknownEngine: There is none of that name, or it may not serve.
+        """
+        if name not in NAMES:
+            raise UnknownEngine(f"no engine {name!r}: use 'auto' or one of {', '.join(map(repr, NAMES))}")
+        decision = self._decision(name, always)
+        if decision is None or isinstance(decision, str):
+            raise UnknownEngine(f"engine {name!r} does not serve this tokenizer: {decision}")
+        return decision
+
+    def reasons(self, *, compare: bool) -> dict[str, str]:
+        """Of every engine, why it may serve or may not.
+
+        Args:
+            compare: Gather the evidence that is missing; otherwise it is only said to be missing.
+        """
+        reasons = {}
+        for name in NAMES:
+            decision = self._decision(name, always if compare else never)
+            if decision is None:
+                reasons[name] = f"not compared with the reference yet: Tokenizer.engine({name!r}) does that"
+            else:
+                reasons[name] = decision if isinstance(decision, str) else getattr(decision, "reason", BY_DEFINITION)
+        return reasons
+
+    def _fastest(self) -> Engine:
+        with self._choosing:
+            for name in NAMES:
+                decision = self._decision(name, never)
+                if decision is not None and not isinstance(decision, str):
+                    self._auto = decision
+                    return decision
+        return self._reference
+
+    def _gather(self) -> None:
+        for name in NAMES:
+            self._decision(name, threading.main_thread().is_alive)
+        self._fastest()
+
+    def _decision(self, name: str, proceed: Callable[[], bool]) -> Engine | str | None:
+        """An engine, or why it may not serve; None when that is not known, since a comparison must not proceed."""
+        decision = self._decisions.get(name)
+        # Whoever does not want to wait for a comparison does not wait for somebody else's either.
+        if decision is None and self._deciding[name].acquire(blocking=proceed is not never):
+            try:
+                decision = self._decisions.get(name) or self._decided(name, proceed)
+            finally:
+                self._deciding[name].release()
+        return decision
+
+    def _decided(self, name: str, proceed: Callable[[], bool]) -> Engine | str | None:
+        family, reference, probe = self._family, self._reference, Probe(self._cache)
+        try:
+            if not family.supported:
+                raise Inapplicable(f"the family is not supported: {family.reason}")
+            if name == MemoEngine.name:
+                self._decisions[name] = Route(MemoEngine(family, reference), reference, BY_THEOREM)
+            else:
+                suspect = SUSPECTS[name]
+                suspect.check(family, reference)
+                evidence = compared(suspect, family, reference, self._cache, proceed)
+                self._decisions[name] = (
+                    str(evidence)
+                    if evidence.refused
+                    # A new one: that which was compared has seen much that will never come again.
+                    else Route(suspect(family, reference, probe), reference, str(evidence), evidence)
+                )
+        except Inapplicable as reason:
+            self._decisions[name] = str(reason)
+        except Interrupted:
+            return None
+        with self._choosing:
+            self._auto = None
+        return self._decisions[name]
