@@ -105,6 +105,7 @@ def test_everything_is_measured_as_often_as_planned_and_is_right(tok: toktier.To
         ("append", 600): {2},
         ("first append", 200): {4},
         ("first append", 600): {2},
+        ("append again", 200): {8},
         ("append again", 600): {2},
         ("encode alone", 600): {2},
         ("update", 200): {2},
