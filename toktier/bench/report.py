@@ -104,7 +104,7 @@ def _reencoding(result: Result, engine: str) -> Iterator[Bar]:
         for operation in ("append", "append again"):
             ratio = speedup(result, engine, library, context, operation)
             if limit and ratio and (operation == "append" or library in REMEMBERING):
-                yield Bar(engine, f"full encode by {library} ÷ {operation} to {size(context)}", ratio, limit)
+                yield Bar(engine, f"{library} in full ÷ {operation} to {size(context)}", ratio, limit)
 
 
 def _alone(result: Result, engine: str) -> Iterator[Bar]:
@@ -112,7 +112,7 @@ def _alone(result: Result, engine: str) -> Iterator[Bar]:
     again = result.median("append again", "toktier", engine, MILLION, many)
     alone = result.median("encode alone", "toktier", engine, MILLION, many)
     if again and alone:
-        what = f"append {size(many)} to {size(MILLION)} ÷ encode them alone"
+        what = f"append {size(many)} to {size(MILLION)} ÷ these alone"
         yield Bar(engine, what, again / alone, ALONE, at_least=False)
 
 
@@ -129,7 +129,7 @@ def _memo(result: Result, engine: str) -> Iterator[Bar]:
     memo = result.median("encode", "toktier", engine, MILLION)
     reference = result.median("encode", "library", "tokenizers", MILLION)
     if engine == "memo" and memo and reference:
-        yield Bar(engine, f"full encode of {size(MILLION)} by tokenizers ÷ by memo", reference / memo, MEMO)
+        yield Bar(engine, f"{size(MILLION)} in full by tokenizers ÷ memo", reference / memo, MEMO)
 
 
 BARS = (_reencoding, _alone, _flat, _memo)
