@@ -5,7 +5,7 @@ The two agree when every token is reached by its own pair. Let ``t`` be a token,
 neighbours ``a b`` with ``ab = t`` stand in some text. No merge has crossed the ends of that ``t`` so far, so all merges
 inside it are those that its characters by themselves would have undergone. So ``a b`` is the last state but one of
 encoding ``t`` alone, there is only one such pair, and the list has it if, and only if, the list encodes ``t`` as ``t``.
-What the list never reaches (:attr:`Ranks.unreached`) is no result of any merge, and is dropped; unless the definition
+A token that the list does not reach is no result of any merge, and is dropped; unless the definition
 says ``ignore_merges``: then a piece that is a token is that token, which is what tiktoken does too, and it is kept with
 the highest ranks, provided that no two tokens make it up in the end.
 """
