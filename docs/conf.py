@@ -27,5 +27,8 @@ nitpicky = True
 elsewhere = "|".join([*sys.stdlib_module_names, "np", "npt", "numpy", "tiktoken", "tokenizers"])
 nitpick_ignore_regex = [
     ("py:.*", rf"({elsewhere})\..*"),
-    ("py:.*", r"toktier\.(families|engines\.(reference|admission)|session\.AnyIds).*"),  # not public, and not on these pages
+    (
+        "py:.*",
+        r"toktier\.(families|engines\.(reference|admission)|session\.AnyIds).*",
+    ),  # not public, and not on these pages
 ]

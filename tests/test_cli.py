@@ -16,7 +16,7 @@ from rich.cells import cell_len
 
 import toktier
 from tests import zoo
-from toktier import cli, replay
+from toktier import cli, inspection, replay
 from toktier.engines.base import Ids
 from toktier.router import Route
 
@@ -90,7 +90,7 @@ def test_inspect_shows_the_relation_of_the_family() -> None:
     family = toktier.load("toktier-mini").family
     lines = run("inspect", "toktier-mini").output.splitlines()
     start = next(i for i, line in enumerate(lines) if "left ╲ right" in line)
-    real = {picture: character for character, picture in cli.PICTURES.items()}
+    real = {picture: character for character, picture in inspection.PICTURES.items()}
     symbols = lines[start].split("right")[1].split()
     rows = [line.split() for line in lines[start + 1 :]]
     assert [row[0] for row in rows] == symbols
@@ -127,7 +127,7 @@ def test_sixty_kinds_of_characters_fit(tmp_path: pathlib.Path, columns: int) -> 
     letters = [chr(c) for c in range(ord("A"), ord("z")) if chr(c).isalpha()] + list("éßñøåæœłđ中")
     added = [tokenizers.AddedToken("".join(pair)) for pair in itertools.pairwise(letters)]
     source = saved(zoo.byte_level(zoo.split(r"\s|\S"), added=added), tmp_path)
-    assert len(cli.kinds(toktier.load(source).family)) >= 60
+    assert len(inspection.kinds(toktier.load(source).family)) >= 60
     result = run("inspect", source, columns=columns)
     assert result.exit_code == 0
     assert max(map(cell_len, result.output.splitlines())) <= columns
