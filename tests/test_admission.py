@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -21,10 +22,11 @@ from toktier.engines.reference import ReferenceEngine
 from toktier.engines.tiktoken import TiktokenEngine
 from toktier.families.family import Family
 from toktier.families.probing import DiskCache, Probe, every_character
-from toktier.router import Route, Router
+from toktier.router import FAILURES, Route, Router
 
 RARE = "\u1ecb"
 OTHER = np.array([0], np.uint32)
+TOGETHER = re.compile("[\u0300-\u0320][\u0321-\u0340]")
 
 
 class Planted(TiktokenEngine):
@@ -52,6 +54,14 @@ class WrongInASCII(Planted):
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
         ids = super().encode(text, continuation=continuation)
         return np.append(ids, OTHER) if "(\t" in text else ids
+
+
+class WrongForTwoTogether(Planted):
+    """Two marks get other ids where they meet, as where one library composes or orders what another does not."""
+
+    def encode(self, text: str, *, continuation: bool = False) -> Ids:
+        ids = super().encode(text, continuation=continuation)
+        return np.append(ids, OTHER) if TOGETHER.search(text) else ids
 
 
 class WrongAfterAPrefix(Planted):
@@ -158,7 +168,12 @@ def test_one_rare_code_point_becomes_the_guard(
 
 @pytest.mark.parametrize(
     ("suspect", "reason"),
-    [(WrongInASCII, "other ids for"), (WrongAfterAPrefix, "other ids for"), (RaisesAlways, "other ids for")],
+    [
+        (WrongInASCII, "other ids for"),
+        (WrongForTwoTogether, "other ids for"),
+        (WrongAfterAPrefix, "other ids for"),
+        (RaisesAlways, "other ids for"),
+    ],
 )
 def test_what_no_code_point_explains_refuses_an_engine(
     suspect: type[Planted], reason: str, tok: Any, reference: Any, cache: DiskCache
@@ -184,6 +199,14 @@ def test_an_engine_that_raises_in_service_is_answered_for_by_the_reference(
     assert session.tolist() == reference.encode(session.text).tolist()
     assert (route.guarded, route.failed) == (0, 4)
     assert "out of order" in caplog.text
+
+
+def test_an_engine_that_raises_again_and_again_is_given_no_more(tok: Any, reference: Any) -> None:
+    engine = RaisesAlways(tok.family, reference, Probe(DiskCache(None)))
+    route = Route(engine, reference, "")
+    for _ in range(2 * FAILURES):
+        assert route.encode("some text").tolist() == reference.encode("some text").tolist()
+    assert route.failed == FAILURES
 
 
 def test_what_comes_from_outside_is_not_contained(tok: Any, reference: Any) -> None:
@@ -235,6 +258,42 @@ def test_a_difference_is_shortened_to_what_makes_it(tok: Any, reference: Any, ca
 # The router
 
 
+class Waiting(Planted):
+    """Being made takes it until it is told."""
+
+    go: ClassVar[threading.Event] = threading.Event()
+
+    def __init__(self, family: Family, reference: ReferenceEngine, probe: Probe) -> None:
+        self.go.wait(60)
+        super().__init__(family, reference, probe)
+
+
+class Broken(Planted):
+    """It cannot be made, for a reason that nobody has thought of."""
+
+    def __init__(self, family: Family, reference: ReferenceEngine, probe: Probe) -> None:
+        raise OSError("half installed")
+
+
+class Nameless(Planted):
+    """Its library does not know its own version."""
+
+    @staticmethod
+    def version() -> str:
+        raise ModuleNotFoundError("no metadata")
+
+
+@pytest.mark.parametrize("suspect", [Broken, Nameless])
+def test_an_engine_that_cannot_be_made_is_no_reason_to_fail(
+    suspect: type[Planted], tok: Any, reference: Any, cache: DiskCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router, "SUSPECTS", {"gigatoken": suspect, "tiktoken": Faultless})
+    unlucky = Router(tok.family, reference, cache)
+    assert unlucky.auto().name in ("memo", "Faultless")
+    assert unlucky.reasons(compare=True)["gigatoken"].startswith("cannot be made: ")
+    assert unlucky.auto().name == "Faultless"
+
+
 @pytest.fixture
 def fresh(tok: Any, reference: Any, cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> Iterator[Router]:
     """A router that knows nothing yet of one engine that needs evidence."""
@@ -267,6 +326,8 @@ def test_an_engine_that_was_refused_is_not_to_be_had(fresh: Router) -> None:
 
 def test_a_tokenizer_in_use_has_its_engines_compared(fresh: Router, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(router, "BUSY", 3)
+    monkeypatch.setattr(Waiting, "go", threading.Event())
+    monkeypatch.setitem(router.SUSPECTS, "gigatoken", Waiting)
     fresh.auto().encode_batch(["a", "b"])
     assert fresh.auto().name == "memo"
     assert "toktier comparison" not in {thread.name for thread in threading.enumerate()}
@@ -274,8 +335,10 @@ def test_a_tokenizer_in_use_has_its_engines_compared(fresh: Router, monkeypatch:
     fresh.auto()
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "toktier comparison")
     assert fresh.auto().name == "memo"  # nobody waits
+    Waiting.go.set()
     thread.join()
-    assert fresh.auto().name == "Faultless"
+    assert fresh.auto().name == "Waiting"
+    assert "not compared" in fresh.reasons(compare=False)["tiktoken"]  # one that serves is enough
 
 
 def test_a_family_without_cuts_is_for_the_reference(cache: DiskCache) -> None:
@@ -290,7 +353,7 @@ def test_a_family_without_cuts_is_for_the_reference(cache: DiskCache) -> None:
 
 def test_a_report_says_which_engine_serves_and_why(tok: toktier.Tokenizer) -> None:
     tok.engine("tiktoken"), tok.engine("gigatoken")
-    report = tok.report()
+    report = tok.report(compare=True)
     assert report.auto == tok.session("a").engine.name == "gigatoken"
     assert "code points differ and go to the reference" in report.engines["gigatoken"]
     assert "auto       gigatoken" in str(report)

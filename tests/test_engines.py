@@ -153,6 +153,37 @@ def test_threads_share_an_engine(name: str, engine: str) -> None:
 # gigatoken
 
 
+NOT_NORMAL = [
+    "a\u0898",
+    "\u0323 done",
+    "x\U00011935\U00011930 y",
+    "a\u0898\u0323",
+    "a\u0334\u07fd\u0301",
+    "\u0345\u07fd",
+    "\u0316\u0c3c",
+    "\U00011382\U000113c9",
+    "\U000105d2\u0307",
+    "e\u0301 <|im_end|>\u0338",
+]
+
+
+@pytest.mark.parametrize("name", ["NFC", "NFKD"])
+def test_gigatoken_leaves_normalization_to_the_reference(name: str) -> None:
+    tokenizer = zoo.build(name)
+    tok, reference = material.registry().load(tokenizer), material.reference_of(copied(tokenizer))
+    engine = GigatokenEngine(tok.family, reference_engine(tokenizer), probe())
+    source, parts = random.Random(0), [part for part in fragments(tok) if part.isascii() or part in MARKED]
+    for text in [*NOT_NORMAL, *(random_text(source, parts, 1, 12) for _ in range(300))]:
+        assert engine.encode(text).tolist() == reference(text), text
+
+
+def test_gigatoken_does_not_serve_added_tokens_that_are_looked_for_in_another_form() -> None:
+    tokenizer = copied(zoo.build("NFC"))
+    tokenizer.add_tokens([AddedToken("<e\u0301x>", normalized=True)])
+    with pytest.raises(Inapplicable, match="is looked for in another form"):
+        GigatokenEngine(material.registry().load(tokenizer).family, reference_engine(tokenizer), probe())
+
+
 def test_gigatoken_is_renewed_after_its_budget_and_gives_the_same_ids() -> None:
     tok, reference = material.load("toktier-mini"), material.reference("toktier-mini")
     tokenizer = tokenizers.Tokenizer.from_buffer(material.definition("toktier-mini"))
@@ -184,6 +215,25 @@ def test_gigatoken_that_is_not_installed_says_how_to(monkeypatch: pytest.MonkeyP
     assert tok.report(compare=False).engines["gigatoken"].startswith("not installed")
 
 
+def test_gigatoken_does_not_serve_added_tokens_that_overlap_those_of_the_first_look() -> None:
+    tokenizer = tokenizers.Tokenizer.from_buffer(material.definition("toktier-mini"))
+    tokenizer.add_tokens([AddedToken("é</tool_response", normalized=True)])
+    with pytest.raises(Inapplicable, match="can overlap '</tool_response>'"):
+        GigatokenEngine(material.registry().load(tokenizer).family, reference_engine(tokenizer), probe())
+
+
+def test_threads_may_give_gigatoken_long_texts() -> None:
+    tok = material.load("toktier-mini")
+    tokenizer = tokenizers.Tokenizer.from_buffer(material.definition("toktier-mini"))
+    engine = GigatokenEngine(tok.family, ReferenceEngine(tokenizer), probe())
+    long = ("".join(material.corpus()) * 20)[:300_000]
+    texts = [long, *(text[:500] for text in material.corpus()[:60])] * 4
+    expected = dict(zip(texts, map(material.reference("toktier-mini"), texts), strict=True))
+    with ThreadPoolExecutor(8) as pool:
+        for text, ids in zip(texts, pool.map(engine.encode, texts), strict=True):
+            assert ids.tolist() == expected[text]
+
+
 # Ranks
 
 
@@ -209,6 +259,8 @@ def bpe(
 def tiktoken_engine(tokenizer: tokenizers.Tokenizer) -> TiktokenEngine:
     return TiktokenEngine(material.registry().load(tokenizer).family, reference_engine(tokenizer), probe())
 
+
+MARKED = ["e\u0301", "e\u0323\u0302", "e\u0302\u0323", "q\u0307\u0323", "\u0301", "\u0338", "<\u0338", "é", "ệ"]
 
 abc = st.text("abcd", max_size=12)
 
@@ -273,6 +325,13 @@ def test_a_class_is_written_out_as_the_reference_has_it() -> None:
     assert written(parse(r"(?:ab|[c-e]*?)++"), probe()) == (
         r"(?>(?:(?:(?:[\x{61}][\x{62}])|(?:[\x{63}-\x{65}]){0,}?)){1,})"
     )
+
+
+def test_a_very_long_added_token_is_found() -> None:
+    tokenizer = bpe([("a", "b")])
+    tokenizer.add_tokens([AddedToken("<" + "ab" * 2000 + ">", special=True), AddedToken("<", special=True)])
+    text = "ab<" + "ab" * 2000 + ">ab<ab"
+    assert tiktoken_engine(tokenizer).encode(text).tolist() == tokenizer.encode(text).ids
 
 
 tokens = st.lists(

@@ -19,7 +19,7 @@ from tests.texts import EVERYWHERE, fragments
 from toktier import Patch, Session
 from toktier.engines.base import Engine, Ids
 from toktier.families.family import Family
-from toktier.seams import SPACING
+from toktier.seams import COARSE, SPACING
 
 TURN = "<|im_start|>assistant\nI will look at it.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n"
 
@@ -150,6 +150,28 @@ def test_update_costs_what_a_front_end_changed(rendering: str, watched: Watched,
     assert ids == session.tolist() == tok.encode(new).tolist()
     changes = 20 if "many" in rendering else 1
     assert seen <= changes * (100 + 4 * SPACING)
+
+
+def test_many_small_appends_leave_few_seams() -> None:
+    session = Session(material.load("toktier-mini"))
+    for _ in range(5_000):
+        session.append(" foo bar")
+    assert len(session._seams) < 4 + 3 * len(session.text) / SPACING
+
+
+def test_a_long_append_has_fewer_seams_until_it_is_edited(watched: Watched, long_text: str) -> None:
+    tok = material.load("toktier-mini")
+    session = Session(tok, "A beginning. ", engine=watched)
+    session.append(long_text[:200_000])
+    assert len(session._seams) < 30
+    seen = []
+    for _ in range(3):
+        watched.characters = 0
+        session.edit(100_000, 100_003, "new")
+        seen.append(watched.characters)
+    assert seen[0] <= 3 * COARSE * SPACING
+    assert max(seen[1:]) <= 4 * SPACING
+    assert session.tolist() == material.reference("toktier-mini")(session.text)
 
 
 def test_an_edit_in_the_middle_encodes_no_more_than_the_seams_around_it(watched: Watched, long_text: str) -> None:

@@ -116,11 +116,13 @@ def test_ids_of_every_kind_are_decoded(kind: Any) -> None:
     assert tok.decode(kind([])) == ""
 
 
-def test_an_array_that_was_returned_is_the_callers_own() -> None:
-    tok = toktier.load("toktier-mini")
-    first, expected = tok.encode("Hello world"), tok.encode("Hello world").tolist()
-    first[:] = 0
-    assert tok.encode("Hello world").tolist() == expected
+@pytest.mark.parametrize("name", ["gigatoken", "tiktoken", "memo", "reference"])
+def test_an_array_that_was_returned_is_the_callers_own(name: str) -> None:
+    engine = material.load("toktier-mini").engine(name)
+    for text in ("Hello world", "Hello <|im_end|>wörld", "\u0c5c"):
+        first, expected = engine.encode(text), engine.encode(text).tolist()
+        first[:] = 0
+        assert engine.encode(text).tolist() == expected
 
 
 def test_threads_share_a_tokenizer() -> None:

@@ -9,6 +9,7 @@ thread gathers the evidence.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -28,6 +29,9 @@ NAMES = ("gigatoken", "tiktoken", "memo", "reference")
 
 BY_THEOREM = "admitted: exact by the theorem of certified cuts, from ids of the reference"
 BY_DEFINITION = "admitted: it is the definition of correct"
+
+FAILURES = 100
+"""Texts on which an engine may raise before it is given no more."""
 
 BUSY = 1 << 12
 """Texts that ``"auto"`` encodes before it is worth to compare faster engines with the reference."""
@@ -52,9 +56,9 @@ class Route:
     Attributes:
         name: The engine's.
         reason: Why it may serve.
-        texts: How many it was given.
+        texts: How many it was given, about: threads do not wait for one another to count.
         guarded: The texts that went to the reference because of a character on which the engine differs.
-        failed: The texts that did because the engine raised.
+        failed: The texts that did because the engine raised. After some it is given no more.
     """
 
     __slots__ = ("_engine", "_is_guarded", "_reference", "failed", "guarded", "name", "reason", "texts")
@@ -99,8 +103,12 @@ class Route:
     def _note(self, error: BaseException, texts: int) -> None:
         if not contained(error):
             raise error
+        if not self.failed:
+            logger.warning("engine %s raised %r: the reference answers in its place", self.name, error)
         self.failed += texts
-        logger.warning("engine %s raised %r: the reference answers in its place", self.name, error)
+        if self.failed >= FAILURES and self._engine is not self._reference:
+            logger.warning("engine %s raised on %d texts and is given no more", self.name, self.failed)
+            self._engine = self._reference
 
 
 class Router:
@@ -128,9 +136,7 @@ class Router:
         """The fastest engine of which it is known by now that it may serve."""
         auto = self._auto or self._fastest()
         if not self._gathering and isinstance(auto, Route) and auto.texts > BUSY:
-            self._gathering = True
-            # Not a daemon, which must not be in the middle of a library when the interpreter ends.
-            threading.Thread(target=self._gather, name="toktier comparison").start()
+            self._begin_gathering()
         return auto
 
     def route(self, name: str) -> Engine:
@@ -170,9 +176,18 @@ class Router:
                     return decision
         return self._reference
 
+    def _begin_gathering(self) -> None:
+        with self._choosing:
+            if not self._gathering:
+                self._gathering = True
+                # Not a daemon, which must not be in the middle of a library when the interpreter ends.
+                with contextlib.suppress(RuntimeError):  # no more threads: it stays as it is
+                    threading.Thread(target=self._gather, name="toktier comparison").start()
+
     def _gather(self) -> None:
         for name in NAMES:
-            self._decision(name, threading.main_thread().is_alive)
+            if isinstance(self._decision(name, threading.main_thread().is_alive), Route):
+                break
         self._fastest()
 
     def _decision(self, name: str, proceed: Callable[[], bool]) -> Engine | str | None:
@@ -203,10 +218,14 @@ class Router:
                     # A new one: that which was compared has seen much that will never come again.
                     else Route(suspect(family, reference, probe), reference, str(evidence), evidence)
                 )
-        except Inapplicable as reason:
-            self._decisions[name] = str(reason)
         except Interrupted:
             return None
+        except Inapplicable as reason:
+            self._decisions[name] = str(reason)
+        except BaseException as error:
+            if not contained(error):
+                raise
+            self._decisions[name] = f"cannot be made: {error!r}"
         with self._choosing:
             self._auto = None
         return self._decisions[name]

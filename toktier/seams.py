@@ -51,12 +51,12 @@ class Seams:
         return self._positions[-1], self._counts[-1]
 
     def extend(self, seams: list[Seam]) -> None:
-        """Adds seams behind the last one, which is dropped if its neighbours are within SPACING of one another."""
+        """Adds seams behind the last one. One whose neighbours are within SPACING of one another is dropped."""
         positions, counts = self._positions, self._counts
-        if seams and len(positions) > 1 and seams[0][0] - positions[-2] <= SPACING:
-            positions.pop()
-            counts.pop()
         for position, count in seams:
+            while len(positions) > 1 and position - positions[-2] <= SPACING:
+                positions.pop()
+                counts.pop()
             positions.append(position)
             counts.append(count)
 

@@ -260,7 +260,7 @@ class Session:
         table, ids, seams = self._table, self._ids, self._seams
         length, last = len(table), len(seams)
         if start == length or (start == stop and not text):
-            return self.append(text)
+            return self._append(text, coarse=True)
         shift = len(text) - (stop - start)
         before = table[start - 1] if start else ""
         after = table[stop] if stop < length else ""

@@ -144,7 +144,7 @@ class Tokenizer:
 
         return Session(self, text, engine=engine)
 
-    def report(self, *, compare: bool = True) -> Report:
+    def report(self, *, compare: bool = False) -> Report:
         """What is known about this tokenizer: identity, support, relation, engines.
 
         Args:

@@ -10,7 +10,7 @@ import numpy as np
 import tokenizers
 from attrs import frozen
 
-from toktier.engines.base import Ids
+from toktier.engines.base import Ids, contained
 from toktier.engines.ranks import byte_alphabet
 
 Encode: TypeAlias = "Callable[[str], Sequence[int] | Ids]"
@@ -58,8 +58,8 @@ def _load(name: str, reference: tokenizers.Tokenizer) -> Encode | str:
     except ModuleNotFoundError:
         return INSTALL
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise  # a panic of a library is no Exception
+        if not contained(error):
+            raise
         return f"cannot load the tokenizer: {error}"
     return encode
 

@@ -23,11 +23,9 @@ from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import UnknownEngine
 from toktier.replay import reference_of
+from toktier.router import NAMES
 from toktier.session import Patch, Session
 from toktier.tokenizer import Tokenizer
-
-ENGINES = ("gigatoken", "tiktoken", "memo", "reference")
-"""Fastest first."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -175,7 +173,7 @@ class Bench:
         return Result(self.plan, tuple(self._engines), libraries, self._left_out, rows)
 
     def _load(self) -> None:
-        engines = {name: _engine(self._tok, name) for name in ENGINES}
+        engines = {name: _engine(self._tok, name) for name in NAMES}
         self._engines = {name: engine for name, engine in engines.items() if not isinstance(engine, str)}
         self._contenders, left_out = contenders(reference_of(self._tok))
         self._left_out = {("toktier", name): why for name, why in engines.items() if isinstance(why, str)}

@@ -89,7 +89,7 @@ class Plan:
         >>> FULL.fitted(FULL.contexts[-1] + FULL.fresh) == FULL
         True
         >>> FULL.fitted(3_000_000).contexts
-        (10000, 100000, 1000000, 2100000)
+        (10000, 100000, 1000000, 1400000)
         """
         if self.contexts[-1] + self.fresh <= length:
             return self

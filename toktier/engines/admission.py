@@ -4,9 +4,10 @@ What is compared:
 
 1. every code point beside letters, digits, whitespace and punctuation, and alone if it has a meaning;
 2. every added token in context, and the text of every token of the vocabulary;
-3. every two characters of ASCII and every two atoms side by side, random texts over the atoms, from a fixed seed, and
-   long runs of one character;
-4. the last two once more, after the engine has seen the beginnings of each text: what came before must not matter.
+3. behind a normalizer, every character that can be composed, taken apart;
+4. every two characters of ASCII, every three of its marks, and every two atoms side by side; random texts from a fixed
+   seed, over the atoms and over all that has a meaning; and long runs of one character;
+5. all but the first once more, after the engine has seen the beginnings of each text: what came before must not matter.
 
 Code points on which the two differ become the *guard*: a text with one of them goes to the reference. A difference
 that no code point explains refuses the engine. So does one that an ASCII character explains: nothing would be left.
@@ -15,6 +16,7 @@ that no code point explains refuses the engine. So does one that an ASCII charac
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any, Protocol
@@ -24,22 +26,30 @@ import tokenizers
 from attrs import define, field, frozen
 
 from toktier.engines.base import Engine, Ids, contained
-from toktier.engines.battery import added_tokens, chunks, code_point_blocks, packed, pairs, random_texts, vocabulary
+from toktier.engines.battery import (
+    added_tokens,
+    chunks,
+    code_point_blocks,
+    compositions,
+    neighbours,
+    packed,
+    random_texts,
+    scripts,
+    vocabulary,
+)
 from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family, code_points
 from toktier.families.probing import CODE_POINTS, DiskCache, Probe
 
-VERSION = 1
-"""Part of the key under which evidence is kept: raised when more, or something else, is compared."""
+VERSION = 2
+"""Part of the key under which evidence is kept: raised when something else is compared, and when an engine here may
+give other ids than before."""
 
 MOST = 1 << 14
 """Code points in a guard, at most."""
 
 EXPLANATIONS = 64
 """Differences that are narrowed down, at most, to the characters that make them."""
-
-NARROW = 32
-"""Characters to which a difference must come down, to be one that code points explain."""
 
 
 def always() -> bool:
@@ -131,7 +141,8 @@ def compared(
         return {"guard": _runs(comparison.guard), "refused": refused, "characters": comparison.characters}
 
     version = suspect.version()
-    question = ["admission", VERSION, suspect.name, version, tokenizers.__version__, family.digest]
+    versions = [VERSION, _own_version(), tokenizers.__version__, platform.machine()]
+    question = ["admission", *versions, suspect.name, version, family.digest]
     answer = cache.get(question, compute)
     guard = tuple((first, last) for first, last in answer["guard"])
     return Evidence(f"{suspect.name} {version}", guard, answer["refused"], answer["characters"])
@@ -173,7 +184,9 @@ class Comparison:
                 [
                     *added_tokens(self.family.definition),
                     *vocabulary(self.reference, self.family.definition),
-                    *pairs(self.family),
+                    *compositions(self.family.definition, self.probe),
+                    *neighbours(self.family),
+                    *scripts(self.probe),
                     *random_texts(self.family),
                 ]
             )
@@ -203,12 +216,13 @@ class Comparison:
         if len(characters) == 1:
             self.guarded(characters, text)
             return
-        before = len(self.guard)
         half = len(characters) // 2
         self.divide(template, characters[:half])
         self.divide(template, characters[half:])
-        if len(self.guard) == before:
-            self.explain(text)
+        # What is left of them may differ together, though none does by itself.
+        rest = packed(template, self.unguarded(characters))
+        if not self.same(rest):
+            self.explain(rest)
 
     def texts(self, texts: Iterable[str]) -> None:
         """Compares texts, less the characters of the guard: once as they come, and once after their beginnings."""
@@ -244,9 +258,11 @@ class Comparison:
             if self.explanations > EXPLANATIONS:
                 raise _Unexplained("too many differences")
             small = self.smallest(text)
-            if len(small) > NARROW:
-                raise _Unexplained(f"other ids for a text that cannot be shortened: {small[:40]!r}")
-            self.guarded("".join(character for character in small if not character.isascii()), small)
+            culprits = {character for character in small if not character.isascii()}
+            if len(culprits) > 1:
+                # It is the two together, and there may be any number of others like them.
+                raise _Unexplained(f"other ids for {small[:40]!r}")
+            self.guarded("".join(culprits), small)
             text = self.unguarded(text)
 
     def guarded(self, characters: str, text: str) -> None:
@@ -289,9 +305,16 @@ class Comparison:
         try:
             return self.engine.encode(text)
         except BaseException as error:
-            if not contained(error):
+            # Too little memory is no property of the engine: it must not be remembered.
+            if isinstance(error, MemoryError) or not contained(error):
                 raise
             return None
+
+
+def _own_version() -> str:
+    from toktier import __version__  # which is there once everything else is
+
+    return __version__
 
 
 def _digest(ids: Ids | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -35,6 +36,9 @@ RANDOM_TEXTS = 4096
 
 LONG = 300_000
 """Characters of the longest text: engines may treat such ones in another way."""
+
+MARKS = "aA1 \n\t" + "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+"""ASCII characters of every kind: words come from the vocabulary."""
 
 SURROGATES = range(0xD800, 0xE000)
 
@@ -83,12 +87,36 @@ def vocabulary(reference: ReferenceEngine, definition: Definition) -> Iterator[s
     yield (everything * (1 + LONG // len(everything)))[:LONG] if everything else ""
 
 
-def pairs(family: Family) -> Iterator[str]:
-    """Texts of every two ASCII characters beside one another, and of every two atoms."""
+def compositions(definition: Definition, probe: Probe) -> Iterator[str]:
+    """Texts of all characters that normalization may compose, taken apart.
+
+    By the tables of Python beside those of the reference, which need not be of one version.
+    """
+    if definition.normalizers:
+        apart = {unicodedata.normalize("NFD", character) for character in every_character()}
+        apart |= set(probe.changes("NFD").values())
+        yield from map("x".join, chunks(sorted(text for text in apart if len(text) > 1), BLOCK))
+
+
+def neighbours(family: Family) -> Iterator[str]:
+    """Texts of every two ASCII characters and every two atoms side by side, and of every three marks of ASCII."""
     characters = dict.fromkeys([*map(chr, range(128)), *(chr(atom[0][0]) for atom in family.alphabet())])
     for left in characters:
         if ord(left) not in SURROGATES:
             yield "".join(left + right for right in characters if ord(right) not in SURROGATES)
+    for first in MARKS:
+        yield "".join(first + second + third + " " for second in MARKS for third in MARKS)
+
+
+def scripts(probe: Probe) -> Iterator[str]:
+    """Random texts of a few characters each from all that have a meaning, and of marks in all orders."""
+    source = random.Random(0)
+    assigned = _without(every_character(), probe.members(MEANINGLESS))
+    others = _without(assigned, probe.members(r"\p{M}"))
+    marks = sorted(set(assigned) - set(others)) or [*"'"]
+    for _ in range(RANDOM_TEXTS):
+        some = [*source.choices(others, k=4), *source.choices(marks, k=2), *"a1 .-\n"]
+        yield "".join(source.choices(some, k=24))
 
 
 def random_texts(family: Family) -> Iterator[str]:
@@ -102,9 +130,10 @@ def random_texts(family: Family) -> Iterator[str]:
         "'ll",
         "the",
         "12345",
+        "\uffff\ufffe",
         *(t.content for t in family.definition.literals[:8]),
     ]
-    rare = [chr(source.choice(source.choice(atom))) for atom in family.alphabet() for _ in range(4)]
+    rare = [chr(source.choice(source.choice(atom))) for atom in family.alphabet() for _ in range(16)]
     rare = [character for character in rare if ord(character) not in SURROGATES]
     for _ in range(RANDOM_TEXTS):
         some = source.choices(rare, k=4) + source.choices(common, k=8)

@@ -1,14 +1,16 @@
 """gigatoken: a hundred times the reference's speed, from the optional package of that name (the extra ``fast``).
 
 The library follows another version of Unicode than the reference, and recognises added tokens in its own way: what it
-may be given is for :mod:`toktier.engines.admission` to find out. It also remembers the pieces of all texts that it has
-seen, for as long as its object lives; so after a budget of characters a new object takes the place of the old one.
+may be given is for :mod:`toktier.engines.admission` to find out. Normalization is not left to it: which characters
+compose is a matter of pairs, which no guard of single code points describes. It also remembers the pieces of all texts
+that it has seen, for as long as its object lives; so after a budget of characters a new object takes its place.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -16,9 +18,12 @@ from typing import Any
 import numpy as np
 
 from toktier.engines.base import Ids, Inapplicable
+from toktier.engines.literals import refuse_overlaps
 from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family
+from toktier.families.normalization import CHARACTER_WISE
 from toktier.families.probing import Probe
+from toktier.families.synchronizing import as_matched
 
 BUDGET = 1 << 25
 """Characters after which the library's object is replaced. Each that is new to it takes some 6 bytes."""
@@ -32,8 +37,8 @@ class GigatokenEngine:
 
     Args:
         family: What to encode for.
-        reference: Whose definition the library is given.
-        probe: Not needed: the library has tables of its own.
+        reference: Whose definition the library is given, less its normalizers; encodes what is not normal.
+        probe: Where the reference is asked whether a text is.
         budget: Characters after which its object is replaced by a new one, which another thread builds. The library
             keeps the interpreter to itself for as long as that takes: under half a second for 150,000 tokens.
 
@@ -48,10 +53,20 @@ class GigatokenEngine:
         from gigatoken.gigatoken_rs import load_hf_json
 
         self._build = load_hf_json
-        self._definition = reference.tokenizer.to_str().encode()
+        for literal in family.definition.literals:
+            if literal.normalized and as_matched(literal, family.definition, probe) != literal:
+                raise Inapplicable(f"added token {literal.content!r} is looked for in another form")
+        refuse_overlaps(family.definition)
+        self._reference = reference
+        self._probe = probe
+        self._normalizers = family.definition.normalizers
+        self._ascii_is_normal = CHARACTER_WISE.isdisjoint(self._normalizers)
+        self._definition = json.dumps(json.loads(reference.tokenizer.to_str()) | {"normalizer": None}).encode()
         self._budget = budget
         self._spent = 0
         self._renewal = threading.Lock()
+        # The library's object serves one caller at a time, and raises when it lets the others run meanwhile.
+        self._using = threading.Lock()
         try:
             self._backend: Any = self._build(self._definition)
         except Exception as error:
@@ -79,13 +94,27 @@ class GigatokenEngine:
         characters = sum(map(len, texts))
         self._spent += characters
         if self._spent > self._budget and self._renewal.acquire(blocking=False):
-            # Not a daemon: the interpreter must not end while the library is at work in it.
-            threading.Thread(target=self._renew, name="gigatoken renewal").start()
-        encode = self._backend.encode
-        if characters < LONG:
-            return [encode(text) for text in texts]
-        release = self._backend.encode_batch
-        return [encode(text) if len(text) < LONG else np.asarray(release([text], parallel=False)[0]) for text in texts]
+            try:
+                # Not a daemon: the interpreter must not end while the library is at work in it.
+                threading.Thread(target=self._renew, name="gigatoken renewal").start()
+            except RuntimeError:  # no more threads: another call may have more luck
+                self._renewal.release()
+        if characters < LONG and (not self._normalizers or (self._ascii_is_normal and all(map(str.isascii, texts)))):
+            with self._using:
+                encode = self._backend.encode
+                return [encode(text) for text in texts]
+        return [self._encode(text) for text in texts]
+
+    def _encode(self, text: str) -> Ids:
+        """The ids of a text that may be long, or not normal."""
+        # Every part of a text that one of them leaves alone is left alone, too: what is between added tokens, for one.
+        if any(self._probe.normalize(normalizer, text) != text for normalizer in self._normalizers):
+            return self._reference.encode(text)
+        with self._using:
+            if len(text) < LONG:
+                ids: Ids = self._backend.encode(text)
+                return ids
+            return np.array(self._backend.encode_batch([text], parallel=False)[0], np.uint32)
 
     def _renew(self) -> None:
         try:

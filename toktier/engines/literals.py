@@ -82,13 +82,34 @@ class Literals:
         self.flagged = _finder(flagged)
 
 
+def refuse_overlaps(definition: Definition) -> None:
+    """Makes sure that looking for all added tokens at once is the same as looking twice.
+
+    Raises:
+        Inapplicable: A token of the second look can overlap one of the first that does not begin before it.
+    """
+    raw = [literal.content for literal in definition.literals if not literal.normalized]
+    for literal in definition.literals:
+        ends = [literal.content[i:] for i in range(len(literal.content))] if literal.normalized else []
+        for content in raw:
+            if any(content.startswith(end) or end.startswith(content) for end in ends):
+                raise Inapplicable(f"added token {literal.content!r} can overlap {content!r}")
+
+
 def _finder(literals: list[Literal]) -> Finder | None:
     return Finder(literals) if literals else None
 
 
 def _branches(node: dict[str, Any]) -> str:
     """A tree of characters as a regular expression; where a content ends, a longer one goes first."""
-    longer = [re.escape(character) + _branches(branch) for character, branch in node.items() if character]
+    longer = []
+    for first, branch in node.items():
+        beginning = first
+        while len(branch) == 1 and "" not in branch:  # no choice: nothing to put in brackets
+            ((character, branch),) = branch.items()  # noqa: PLW2901
+            beginning += character
+        if first:
+            longer.append(re.escape(beginning) + _branches(branch))
     if not longer:
         return ""
     return f"(?:{'|'.join(longer)})" + "?" * ("" in node)

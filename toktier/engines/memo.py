@@ -56,21 +56,37 @@ class MemoEngine:
 
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
         """The ids of a text, uint32, shape (tokens,)."""
-        if (whole := self._known.get(text)) is not None:
-            return np.frombuffer(whole, np.uint32)  # what a session leaves for the next append is one segment
-        ends = self._family.cuts(text).tolist()
-        ends.append(len(text))
-        start = 0
-        segments = [text[start : (start := end)] for end in ends]
-        found: list[Any] = [*map(self._known.get, segments)]
-        if None in found:
-            fresh = self._encoded([s for s, ids in zip(segments, found, strict=True) if ids is None])
-            found = [fresh[s] if ids is None else ids for s, ids in zip(segments, found, strict=True)]
-        return np.frombuffer(b"".join(found), np.uint32)
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts."""
-        return [self.encode(text, continuation=continuation) for text in texts]
+        divided = [*map(self._segments, texts)]
+        found: list[list[Any]] = [[*map(self._known.get, segments)] for segments in divided]
+        unknown = [
+            segment
+            for segments, known in zip(divided, found, strict=True)
+            if None in known
+            for segment, ids in zip(segments, known, strict=True)
+            if ids is None
+        ]
+        if unknown:
+            fresh = self._encoded(unknown)
+            found = [
+                [fresh[segment] if ids is None else ids for segment, ids in zip(segments, known, strict=True)]
+                if None in known
+                else known
+                for segments, known in zip(divided, found, strict=True)
+            ]
+        return [np.frombuffer(bytearray().join(ids), np.uint32) for ids in found]
+
+    def _segments(self, text: str) -> list[str]:
+        """A text, divided at all its certified cuts."""
+        if len(text) <= LONGEST and text in self._known:
+            return [text]  # what a session leaves for the next append is one segment
+        ends = self._family.cuts(text).tolist()
+        ends.append(len(text))
+        start = 0
+        return [text[start : (start := end)] for end in ends]
 
     def _encoded(self, segments: list[str]) -> dict[str, bytes]:
         """The ids of segments, from the reference; the short ones are remembered."""

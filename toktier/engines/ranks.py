@@ -24,6 +24,9 @@ from toktier.engines.base import Ids, Inapplicable
 from toktier.families.definition import AFFIXES
 from toktier.families.probing import DiskCache
 
+VERSION = 1
+"""Part of the key under which it is kept which tokens no merge reaches: raised when that is found in another way."""
+
 
 @frozen(eq=False)
 class Ranks:
@@ -82,7 +85,7 @@ def ranks_of(reference: tokenizers.Tokenizer, digest: str, cache: DiskCache) -> 
     if len(merged) != sum(a != b for a, b in pairwise(["", *results])):
         raise Inapplicable("merges that make the same token lie apart")
     unreached: dict[str, int] = cache.get(
-        ["unreached", tokenizers.__version__, digest], lambda: _unreached(vocabulary, merges)
+        ["unreached", VERSION, tokenizers.__version__, digest], lambda: _unreached(vocabulary, merges)
     )
     order = [*sorted(alphabet, key=alphabet.__getitem__), *(token for token in merged if token not in unreached)]
     if state["ignore_merges"]:
