@@ -38,8 +38,8 @@ from toktier.engines.battery import (
     vocabulary,
 )
 from toktier.engines.reference import ReferenceEngine
-from toktier.families.family import Family, code_points
-from toktier.families.probing import CODE_POINTS, DiskCache, Probe
+from toktier.families.family import Family, finder
+from toktier.families.probing import DiskCache, Probe
 
 VERSION = 2
 """Part of the key under which evidence is kept: raised when something else is compared, and when an engine here may
@@ -86,14 +86,8 @@ class Evidence:
         return f"admitted: {compared}; {count:,} {differ} to the reference: {shown}{more} ({self.engine})"
 
     def finder(self) -> Callable[[str], bool] | None:
-        """Whether a text has one of the guarded code points, in two nanoseconds a character; None if there are none."""
-        if not self.guard:
-            return None
-        guarded = np.zeros(CODE_POINTS, bool)
-        for first, last in self.guard:
-            guarded[first : last + 1] = True
-        # Not a regular expression: those try one run after the other for every character beyond U+FFFF.
-        return lambda text: bool(guarded.take(code_points(text)).any())
+        """Whether a text has one of the guarded code points; None if there are none."""
+        return finder(c for first, last in self.guard for c in range(first, last + 1)) if self.guard else None
 
 
 class Suspect(Engine, Protocol):

@@ -20,8 +20,8 @@ import numpy as np
 from toktier.engines.base import Ids, Inapplicable
 from toktier.engines.literals import refuse_overlaps
 from toktier.engines.reference import ReferenceEngine
-from toktier.families.family import Family
-from toktier.families.normalization import CHARACTER_WISE
+from toktier.families.family import Family, finder
+from toktier.families.normalization import CHARACTER_WISE, rewriting
 from toktier.families.probing import Probe
 from toktier.families.synchronizing import as_matched
 
@@ -61,6 +61,8 @@ class GigatokenEngine:
         self._probe = probe
         self._normalizers = family.definition.normalizers
         self._ascii_is_normal = CHARACTER_WISE.isdisjoint(self._normalizers)
+        # If no character of a text can be other than itself at the end of a normalized one, none is when it is added.
+        self._may_change = finder(rewriting(self._normalizers, probe).ends) if self._normalizers else None
         self._definition = json.dumps(json.loads(reference.tokenizer.to_str()) | {"normalizer": None}).encode()
         self._budget = budget
         self._spent = 0
@@ -108,13 +110,16 @@ class GigatokenEngine:
     def _encode(self, text: str) -> Ids:
         """The ids of a text that may be long, or not normal."""
         # Every part of a text that one of them leaves alone is left alone, too: what is between added tokens, for one.
-        if any(self._probe.normalize(normalizer, text) != text for normalizer in self._normalizers):
+        if self._may_change and self._may_change(text) and not self._is_normal(text):
             return self._reference.encode(text)
         with self._using:
             if len(text) < LONG:
                 ids: Ids = self._backend.encode(text)
                 return ids
             return np.array(self._backend.encode_batch([text], parallel=False)[0], np.uint32)
+
+    def _is_normal(self, text: str) -> bool:
+        return all(self._probe.normalize(normalizer, text) == text for normalizer in self._normalizers)
 
     def _renew(self) -> None:
         try:
