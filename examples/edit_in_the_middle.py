@@ -27,12 +27,12 @@ class CountingEngine:
         self.characters = 0
 
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
-        """The ids of one text; a session calls this for most edits."""
+        """The ids of one text."""
         self.characters += len(text)
         return self.engine.encode(text, continuation=continuation)
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
-        """The ids of several; a session calls this for long texts, in parts between certified cuts."""
+        """The ids of several: this is what a session calls, with the parts between some certified cuts."""
         self.characters += sum(map(len, texts))
         return self.engine.encode_batch(texts, continuation=continuation)
 

@@ -84,13 +84,13 @@ class Session:
     Args:
         tok: The tokenizer.
         text: The text to begin with.
-        engine: What encodes: ``"auto"``, ``"reference"``, or an object that answers to
-            :class:`toktier.engines.base.Engine`.
+        engine: What encodes, for as long as the session lives: the name of an engine (see :meth:`Tokenizer.engine`), or
+            an object that answers to :class:`toktier.engines.base.Engine`.
 
     Raises:
         TypeError: An argument is of another type.
         InvalidText: The text has a lone surrogate.
-        UnknownEngine: There is no engine of that name.
+        UnknownEngine: There is no engine of that name, or it does not serve this tokenizer.
 
     Example:
         >>> import toktier
