@@ -15,7 +15,7 @@ import tokenizers
 import toktier
 from tests import material
 from toktier import router
-from toktier.engines import battery
+from toktier.engines import battery, gigatoken
 from toktier.engines.admission import Comparison, Evidence, Interrupted, Suspect, compared
 from toktier.engines.base import Ids
 from toktier.engines.reference import ReferenceEngine
@@ -247,6 +247,7 @@ def test_the_battery_has_every_code_point_and_every_token(tok: toktier.Tokenizer
     assert len(set(characters)) == len(characters) == 0x110000 - 0x800
     texts = "".join(battery.added_tokens(tok.family.definition))
     assert all(f"{t.content}1" in texts for t in tok.family.definition.literals)
+    assert max(map(len, battery.vocabulary(tok.engine("reference"), tok.family.definition))) > gigatoken.LONG  # type: ignore[arg-type]
 
 
 def test_a_difference_is_shortened_to_what_makes_it(tok: Any, reference: Any, cache: DiskCache) -> None:
