@@ -207,6 +207,7 @@ def test_an_engine_that_raises_again_and_again_is_given_no_more(tok: Any, refere
     for _ in range(2 * FAILURES):
         assert route.encode("some text").tolist() == reference.encode("some text").tolist()
     assert route.failed == FAILURES
+    assert "given no more texts" in route.reason
 
 
 def test_what_comes_from_outside_is_not_contained(tok: Any, reference: Any) -> None:
@@ -216,6 +217,21 @@ def test_what_comes_from_outside_is_not_contained(tok: Any, reference: Any) -> N
 
     with pytest.raises(KeyboardInterrupt):
         Route(Interrupting(reference.tokenizer), reference, "").encode("text")
+
+
+@pytest.mark.parametrize("name", ["gigatoken", "tiktoken", "memo", "reference"])
+def test_what_is_no_text_is_no_failure_of_an_engine(name: str, tok: toktier.Tokenizer) -> None:
+    engine = tok.engine(name)
+    failed = getattr(engine, "failed", 0)
+    for _ in range(2 * FAILURES):
+        with pytest.raises(toktier.InvalidText, match="position 1"):
+            engine.encode("a\ud800")
+        with pytest.raises(toktier.InvalidText, match="position 1"):
+            engine.encode_batch(["a", "a\ud800"])
+    with pytest.raises(TypeError, match="text must be str, not bytes"):
+        engine.encode(b"a")  # type: ignore[arg-type]
+    assert getattr(engine, "failed", 0) == failed
+    assert engine.encode("a").tolist() == material.reference("toktier-mini")("a")
 
 
 # The evidence

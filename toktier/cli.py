@@ -98,6 +98,8 @@ def inspect(source: str, as_json: bool, compare: bool) -> None:
       toktier inspect toktier-mini --compare
     """  # noqa: D301
     tok = toktier.load(source)
+    if compare:
+        click.echo("comparing engines with the reference, unless that was done before ...", err=True)
     report = tok.report(compare=compare)
     if as_json:
         click.echo(json.dumps(inspection(tok, report)))

@@ -49,7 +49,7 @@ class UnknownTokenizer(ToktierError, LookupError):
 
 
 class UnknownEngine(ToktierError, LookupError):
-    """An engine name that this installation does not know."""
+    """No engine of that name, or it does not serve the tokenizer; the message says which, and why."""
 
 
 class InvalidTranscript(ToktierError, ValueError):

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from toktier.engines.admission import Evidence, Interrupted, always, compared
 from toktier.engines.base import Engine, Ids, Inapplicable, contained
@@ -21,14 +22,13 @@ from toktier.engines.memo import MemoEngine
 from toktier.engines.reference import ReferenceEngine
 from toktier.engines.tiktoken import TiktokenEngine
 from toktier.errors import UnknownEngine
-from toktier.families.family import Family
+from toktier.families.family import Family, valid_text
 from toktier.families.probing import DiskCache, Probe
 
 NAMES = ("gigatoken", "tiktoken", "memo", "reference")
 """The engines, fastest first."""
 
 BY_THEOREM = "admitted: exact by the theorem of certified cuts, from ids of the reference"
-BY_DEFINITION = "admitted: it is the definition of correct"
 
 FAILURES = 100
 """Texts on which an engine may raise before it is given no more."""
@@ -78,7 +78,14 @@ class Route:
         return f"<toktier engine {self.name}: {self.reason}; {counted}>"
 
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
-        """The ids of a text, uint32, shape (tokens,)."""
+        """The ids of a text, uint32, shape (tokens,).
+
+        Raises:
+            TypeError: The text is not a string.
+            InvalidText: The text has a lone surrogate.
+        """
+        if type(text) is not str:
+            text = valid_text(text)
         self.texts += 1
         if self._is_guarded is not None and not text.isascii() and self._is_guarded(text):
             self.guarded += 1
@@ -86,7 +93,7 @@ class Route:
         try:
             return self._engine.encode(text, continuation=continuation)
         except BaseException as error:
-            self._note(error, 1)
+            self._note(error, [text])
             return self._reference.encode(text, continuation=continuation)
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
@@ -97,18 +104,25 @@ class Route:
         try:
             return self._engine.encode_batch(texts, continuation=continuation)
         except BaseException as error:
-            self._note(error, len(texts))
+            self._note(error, texts)
             return self._reference.encode_batch(texts, continuation=continuation)
 
-    def _note(self, error: BaseException, texts: int) -> None:
+    def _note(self, error: BaseException, texts: Sequence[str]) -> None:
         if not contained(error):
             raise error
+        for text in texts:
+            valid_text(text)  # what is no text is no failure of the engine
         if not self.failed:
             logger.warning("engine %s raised %r: the reference answers in its place", self.name, error)
-        self.failed += texts
+        self.failed += len(texts)
         if self.failed >= FAILURES and self._engine is not self._reference:
             logger.warning("engine %s raised on %d texts and is given no more", self.name, self.failed)
+            self.reason = f"given no more texts, since it raised on {self.failed}; before, {self.reason}"
             self._engine = self._reference
+
+
+Serving: TypeAlias = Route | ReferenceEngine
+"""What may serve: it says why."""
 
 
 class Router:
@@ -124,10 +138,10 @@ class Router:
         self._family = family
         self._reference = reference
         self._cache = cache
-        self._decisions: dict[str, Engine | str] = {reference.name: reference}
+        self._decisions: dict[str, Serving | str] = {reference.name: reference}
         """An engine that may serve, or why it may not."""
         self._deciding = {name: threading.Lock() for name in NAMES}
-        self._auto: Engine | None = None
+        self._auto: Serving | None = None
         """The fastest engine that may serve; None when a decision was made since it was looked for."""
         self._choosing = threading.RLock()
         self._gathering = False
@@ -162,12 +176,13 @@ class Router:
         for name in NAMES:
             decision = self._decision(name, always if compare else never)
             if decision is None:
-                reasons[name] = f"not compared with the reference yet: Tokenizer.engine({name!r}) does that"
+                how = f"Tokenizer.engine({name!r}) does that, and toktier inspect --compare"
+                reasons[name] = f"not compared with the reference yet: {how}"
             else:
-                reasons[name] = decision if isinstance(decision, str) else getattr(decision, "reason", BY_DEFINITION)
+                reasons[name] = decision if isinstance(decision, str) else decision.reason
         return reasons
 
-    def _fastest(self) -> Engine:
+    def _fastest(self) -> Serving:
         with self._choosing:
             for name in NAMES:
                 decision = self._decision(name, never)
@@ -190,7 +205,7 @@ class Router:
                 break
         self._fastest()
 
-    def _decision(self, name: str, proceed: Callable[[], bool]) -> Engine | str | None:
+    def _decision(self, name: str, proceed: Callable[[], bool]) -> Serving | str | None:
         """An engine, or why it may not serve; None when that is not known, since a comparison must not proceed."""
         decision = self._decisions.get(name)
         # Whoever does not want to wait for a comparison does not wait for somebody else's either.
@@ -201,7 +216,7 @@ class Router:
                 self._deciding[name].release()
         return decision
 
-    def _decided(self, name: str, proceed: Callable[[], bool]) -> Engine | str | None:
+    def _decided(self, name: str, proceed: Callable[[], bool]) -> Serving | str | None:
         family, reference, probe = self._family, self._reference, Probe(self._cache)
         try:
             if not family.supported:

@@ -143,7 +143,7 @@ def tables(result: Result) -> Iterator[Text | Table]:
         ("Append of so many characters: median/P90/P99", _appends(result)),
         (f"All ids after {result.turn:,} more characters: median (*: of a text just encoded)", _ways(result)),
         (f"How many times as long as an append of {result.turn:,} a full encode takes", _ratios(result)),
-        (f"Bars, for appends of {result.turn:,}", _bars(bars(result))),
+        (f"Bars that the project has set itself, for appends of {result.turn:,}", _bars(bars(result))),
     ):
         yield Text(title, "bold")
         yield table

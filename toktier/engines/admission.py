@@ -16,6 +16,7 @@ that no code point explains refuses the engine. So does one that an ASCII charac
 from __future__ import annotations
 
 import hashlib
+import logging
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
@@ -44,6 +45,8 @@ from toktier.families.probing import DiskCache, Probe
 VERSION = 2
 """Part of the key under which evidence is kept: raised when something else is compared, and when an engine here may
 give other ids than before."""
+
+logger = logging.getLogger(__name__)
 
 MOST = 1 << 14
 """Code points in a guard, at most."""
@@ -129,6 +132,7 @@ def compared(
     def compute() -> dict[str, Any]:
         if not proceed():
             raise Interrupted
+        logger.info("comparing engine %s with the reference: some seconds, once for each machine", suspect.name)
         probe = Probe(cache)
         comparison = Comparison(suspect(family, reference, probe), family, reference, probe, proceed)
         refused = comparison.run()
