@@ -24,6 +24,9 @@ from toktier.engines.base import Engine, Ids
 APPEND = 1400
 """Characters of one append: what a turn of a coding agent adds, about."""
 
+ENGINE = "reference"
+"""What encodes: the others keep memory of their own. ``benchmarks/engines.py`` is about them."""
+
 SIZES = (100_000, 1_000_000, 4_000_000)
 MILLION = SIZES[1]
 PROMPT = "<|im_start|>assistant\n<think>\n"
@@ -60,7 +63,7 @@ def appends(tok: Tokenizer, rounds: int, each: int = 40) -> list[Figure]:
     engines: dict[int, list[float]] = {size: [] for size in SIZES}
     beyond = 0
     for _ in range(rounds):
-        watches = {size: Stopwatch(tok.engine()) for size in SIZES}
+        watches = {size: Stopwatch(tok.engine(ENGINE)) for size in SIZES}
         sessions = {size: Session(tok, text[:size], engine=watch) for size, watch in watches.items()}
         gc.collect()
         for at in range(0, each * APPEND, APPEND):
@@ -88,12 +91,12 @@ def appends(tok: Tokenizer, rounds: int, each: int = 40) -> list[Figure]:
 def memory(tok: Tokenizer) -> list[Figure]:
     """Bytes that a session of a million characters holds beyond its text, per id: added up, and by tracemalloc."""
     text, unit = transcript(MILLION), "bytes per id"
-    Session(tok, text[:APPEND])  # whatever is made once is made now
+    Session(tok, text[:APPEND], engine=ENGINE)  # whatever is made once is made now
     figures = []
     for how, step in (("given at once", MILLION), ("appended in pieces", APPEND)):
         gc.collect()
         tracemalloc.start()
-        session = Session(tok)
+        session = Session(tok, engine=ENGINE)
         for at in range(0, MILLION, step):
             session.append(text[at : at + step])
         gc.collect()
@@ -119,14 +122,14 @@ def beside_everything(tok: Tokenizer, repeats: int) -> list[Figure]:
     text, words, source = transcript(MILLION), transcript(2 * MILLION)[MILLION:], random.Random(0)
     places = range(0, MILLION, MILLION // 20)
     shortened = "".join(text[i : i + places.step - 500] for i in places)
-    session, whole = Session(tok, text), Session(tok, text)
+    session, whole = Session(tok, text, engine=ENGINE), Session(tok, text, engine=ENGINE)
 
     def edit(removed: int, added: int) -> None:
         place = MILLION // 2 + source.randrange(-1000, 1000)
         session.edit(place, place + removed, words[place : place + added])
 
-    full = in_turns({"": functools.partial(tok.encode, text)}, repeats)[""]
-    start = in_turns({"": functools.partial(Session, tok, text)}, repeats)[""]
+    full = in_turns({"": functools.partial(tok.engine(ENGINE).encode, text)}, repeats)[""]
+    start = in_turns({"": functools.partial(Session, tok, text, engine=ENGINE)}, repeats)[""]
     taken = in_turns(
         {
             "replace 10 characters in the middle": lambda: edit(10, 10),
@@ -142,7 +145,7 @@ def beside_everything(tok: Tokenizer, repeats: int) -> list[Figure]:
 
 def lists(tok: Tokenizer, repeats: int) -> list[Figure]:
     """A list of all ids after each append, from the session and from its array."""
-    session, words = Session(tok, transcript(MILLION)), transcript(2 * MILLION)[MILLION:]
+    session, words = Session(tok, transcript(MILLION), engine=ENGINE), transcript(2 * MILLION)[MILLION:]
     session.tolist()
     kept, boxed = [], []
     for k in range(repeats):
@@ -155,7 +158,7 @@ def lists(tok: Tokenizer, repeats: int) -> list[Figure]:
 def updates(tok: Tokenizer, repeats: int) -> list[Figure]:
     """The whole text given again, an answer where the generation prompt was: beside one comparison of the two texts."""
     text = transcript(MILLION + (repeats + 1) * APPEND)
-    watch = Stopwatch(tok.engine())
+    watch = Stopwatch(tok.engine(ENGINE))
     session = Session(tok, text[:MILLION] + PROMPT, engine=watch)
     taken, own, compared, full = [], [], [], []
     for k in range(repeats):
@@ -165,7 +168,7 @@ def updates(tok: Tokenizer, repeats: int) -> list[Figure]:
         own.append(taken[-1] - watch.seconds)
         compared.append(_seconds(functools.partial(new.startswith, old)))
         if not k % 10:
-            full.append(_seconds(functools.partial(tok.encode, new)))
+            full.append(_seconds(functools.partial(tok.engine(ENGINE).encode, new)))
     what, at = "update: an answer for the prompt", _size(MILLION)
     return [
         beside(timed(f"{what}, outside the engine", at, own), "new.startswith(old)", compared),
