@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import define
 
+import toktier
 from benchmarks.common import Figure, arguments, beside, in_turns, show, timed, transcript
 from tests import material
 from toktier import Session, Tokenizer
@@ -25,7 +26,7 @@ APPEND = 1400
 """Characters of one append: what a turn of a coding agent adds, about."""
 
 ENGINE = "reference"
-"""What encodes: the others keep memory of their own. ``benchmarks/engines.py`` is about them."""
+"""What encodes, unless told otherwise: the others keep memory of their own. ``benchmarks/engines.py`` is about them."""
 
 SIZES = (100_000, 1_000_000, 4_000_000)
 MILLION = SIZES[1]
@@ -56,14 +57,14 @@ class Stopwatch:
         return ids
 
 
-def appends(tok: Tokenizer, rounds: int, each: int = 40) -> list[Figure]:
+def appends(tok: Tokenizer, rounds: int, engine: str = ENGINE, each: int = 40) -> list[Figure]:
     """Real text appended to contexts of all sizes, in turns."""
     text = transcript(max(SIZES) + each * APPEND)
     own: dict[int, list[float]] = {size: [] for size in SIZES}
     engines: dict[int, list[float]] = {size: [] for size in SIZES}
     beyond = 0
     for _ in range(rounds):
-        watches = {size: Stopwatch(tok.engine(ENGINE)) for size in SIZES}
+        watches = {size: Stopwatch(tok.engine(engine)) for size in SIZES}
         sessions = {size: Session(tok, text[:size], engine=watch) for size, watch in watches.items()}
         gc.collect()
         for at in range(0, each * APPEND, APPEND):
@@ -189,9 +190,14 @@ def _size(characters: int) -> str:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--tokenizer", default="toktier-mini", choices=material.available())
+    parser.add_argument("--engine", help=f"measure the appends alone, with this engine ({ENGINE} and everything)")
     parser.add_argument("--rounds", type=int, default=5, help="sessions of each size; 40 appends to each (%(default)s)")
     options = parser.parse_args()
-    tok = material.load(options.tokenizer)
+    tok = toktier.load(material.file(options.tokenizer))
+    if options.engine:
+        figures = appends(tok, options.rounds, options.engine)
+        show(f"Session on {options.tokenizer}, {options.engine}", figures, options.json)
+        return
     figures = appends(tok, options.rounds) + memory(tok) + updates(tok, 50) + beside_everything(tok, 5) + lists(tok, 20)
     show(f"Session on {options.tokenizer}", figures, options.json)
 

@@ -74,7 +74,8 @@ class WrongAfterAPrefix(Planted):
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
         ids = super().encode(text, continuation=continuation)
         prefix = text[: len(text) // 3]
-        if len(prefix) > 10 and prefix in self.seen:
+        # So long that no text of the battery is by chance the beginning of another: that has to be tried on purpose.
+        if len(prefix) > 300 and prefix in self.seen:
             return np.append(ids, OTHER)
         self.seen.add(text)
         return ids

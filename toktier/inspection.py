@@ -14,13 +14,13 @@ from rich.text import Text
 
 from toktier.families.definition import Literal
 from toktier.families.family import Family
+from toktier.families.probing import SURROGATES
 from toktier.tokenizer import Report, Tokenizer
 
 FAMILIAR = "aZzé09½ \t\n\r_.,!'/<中あ한"
 """Characters that make good examples."""
 
 ESCAPES = {" ": " ", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-SURROGATES = range(0xD800, 0xE000)
 PICTURES = {" ": "␣", "\t": "␉", "\n": "␊", "\v": "␋", "\f": "␌", "\r": "␍"}
 
 

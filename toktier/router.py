@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from toktier.engines.admission import Evidence, Interrupted, always, compared
+from toktier.engines.admission import Evidence, Interrupted, Suspect, always, compared
 from toktier.engines.base import Engine, Ids, Inapplicable, contained
 from toktier.engines.gigatoken import GigatokenEngine
 from toktier.engines.memo import MemoEngine
@@ -38,10 +38,7 @@ BUSY = 1 << 12
 
 logger = logging.getLogger(__name__)
 
-SUSPECTS: dict[str, type[GigatokenEngine] | type[TiktokenEngine]] = {
-    GigatokenEngine.name: GigatokenEngine,
-    TiktokenEngine.name: TiktokenEngine,
-}
+SUSPECTS: dict[str, type[Suspect]] = {GigatokenEngine.name: GigatokenEngine, TiktokenEngine.name: TiktokenEngine}
 """The engines that need evidence."""
 
 
@@ -184,12 +181,9 @@ class Router:
 
     def _fastest(self) -> Serving:
         with self._choosing:
-            for name in NAMES:
-                decision = self._decision(name, never)
-                if decision is not None and not isinstance(decision, str):
-                    self._auto = decision
-                    return decision
-        return self._reference
+            decisions = (self._decision(name, never) for name in NAMES)
+            self._auto = next(it for it in decisions if isinstance(it, (Route, ReferenceEngine)))
+            return self._auto
 
     def _begin_gathering(self) -> None:
         with self._choosing:

@@ -284,9 +284,9 @@ class Session:
         # What stands between the two now, encoded.
         window = table.slice(left[0], start) + text + table.slice(stop, right[0])
         fresh_seams: list[Seam] = []
-        fresh = np.frombuffer(self._encode(window, left, fresh_seams, to_end=right[0] == length), UINT32)
-        old = ids.window(left[1], right[1])
-        head = _common_begin(old.tobytes(), fresh.tobytes()) // ID
+        encoded = self._encode(window, left, fresh_seams, to_end=right[0] == length)
+        old, fresh = ids.window(left[1], right[1]), np.frombuffer(encoded, UINT32)
+        head = _common_begin(old.tobytes(), encoded) // ID
         tail = _common_begin(old[head:][::-1].tobytes(), fresh[head:][::-1].tobytes()) // ID
         patch = Patch(left[1] + head, right[1] - tail, fresh[head : len(fresh) - tail])
 

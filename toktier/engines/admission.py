@@ -5,8 +5,8 @@ What is compared:
 1. every code point beside letters, digits, whitespace and punctuation, and alone if it has a meaning;
 2. every added token in context, and the text of every token of the vocabulary;
 3. behind a normalizer, every character that can be composed, taken apart;
-4. every two characters of ASCII, every three of its marks, and every two atoms side by side; random texts from a fixed
-   seed, over the atoms and over all that has a meaning; and long runs of one character;
+4. every two characters of ASCII, every three of its punctuation, and every two atoms side by side; random texts from a
+   fixed seed, over the atoms and over all that has a meaning; and long runs of one character;
 5. all but the first once more, after the engine has seen the beginnings of each text: what came before must not matter.
 
 Code points on which the two differ become the *guard*: a text with one of them goes to the reference. A difference
@@ -101,6 +101,11 @@ class Suspect(Engine, Protocol):
     @staticmethod
     def version() -> str:
         """Of its library."""
+        ...
+
+    @staticmethod
+    def check(family: Family, reference: ReferenceEngine) -> None:
+        """Raises :class:`Inapplicable` for what can be told before anything is made."""
         ...
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from toktier.engines.ranks import byte_alphabet
 from toktier.engines.reference import ReferenceEngine
+from toktier.engines.tiktoken import NOTHING
 from toktier.families.definition import Definition
 from toktier.families.family import Family
-from toktier.families.probing import CODE_POINTS, Probe, Runs, every_character
+from toktier.families.probing import CODE_POINTS, SURROGATES, Probe, Runs, every_character
 
 BLOCK = 512
 """Characters, tokens or texts that are compared at a time: many to a text, since each call has its price."""
@@ -32,15 +33,13 @@ AROUND_TOKENS = "a{0} {0}b\n{0}{0}1{0}.{0}\t{1} {0}{1}\n"
 """What every added token is put into, with its begin as the second argument."""
 
 RANDOM_TEXTS = 4096
-"""How many texts over the family's atoms."""
+"""How many texts over the family's atoms, and over all of Unicode."""
 
 LONG = 300_000
 """Characters of the longest text: engines may treat such ones in another way."""
 
-MARKS = "aA1 \n\t" + "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-"""ASCII characters of every kind: words come from the vocabulary."""
-
-SURROGATES = range(0xD800, 0xE000)
+PUNCTUATION = "aA1 \n\t" + "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+"""ASCII punctuation, with one character of every other kind: words come from the vocabulary."""
 
 Items = TypeVar("Items", str, list[str])
 
@@ -99,13 +98,13 @@ def compositions(definition: Definition, probe: Probe) -> Iterator[str]:
 
 
 def neighbours(family: Family) -> Iterator[str]:
-    """Texts of every two ASCII characters and every two atoms side by side, and of every three marks of ASCII."""
+    """Texts of every two ASCII characters and every two atoms side by side, and of every three of its punctuation."""
     characters = dict.fromkeys([*map(chr, range(128)), *(chr(atom[0][0]) for atom in family.alphabet())])
     for left in characters:
         if ord(left) not in SURROGATES:
             yield "".join(left + right for right in characters if ord(right) not in SURROGATES)
-    for first in MARKS:
-        yield "".join(first + second + third + " " for second in MARKS for third in MARKS)
+    for first in PUNCTUATION:
+        yield "".join(first + second + third + " " for second in PUNCTUATION for third in PUNCTUATION)
 
 
 def scripts(probe: Probe) -> Iterator[str]:
@@ -130,7 +129,7 @@ def random_texts(family: Family) -> Iterator[str]:
         "'ll",
         "the",
         "12345",
-        "\uffff\ufffe",
+        NOTHING,  # which tiktoken must not find
         *(t.content for t in family.definition.literals[:8]),
     ]
     rare = [chr(source.choice(source.choice(atom))) for atom in family.alphabet() for _ in range(16)]

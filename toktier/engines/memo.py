@@ -19,7 +19,7 @@ from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family
 
 CAPACITY = 1 << 17
-"""Segments that are remembered: some 30 MB."""
+"""Segments that are remembered: some 20 MB."""
 
 LONGEST = 48
 """Characters of the longest that is: longer ones hardly ever come again."""

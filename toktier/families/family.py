@@ -166,7 +166,7 @@ class Family:
 
 
 def finder(points: Iterable[int]) -> Callable[[str], bool]:
-    """Whether a text has one of some code points: a function that takes two nanoseconds a character.
+    """Whether a text has one of some code points: a function that looks each character up in a table.
 
     Example:
         >>> has_vowel = finder(map(ord, "aeiou"))

@@ -30,6 +30,9 @@ from toktier.families.pattern import Unsupported, escaped
 CODE_POINTS = 0x110000
 """The size of the code space."""
 
+SURROGATES = range(0xD800, 0xE000)
+"""Code points that are no characters."""
+
 CACHE_FORMAT = 2
 """Part of every key: raised when the meaning of what is stored changes."""
 
