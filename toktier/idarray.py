@@ -18,7 +18,7 @@ class IdArray:
     to remember how many cells were shown: a splice behind them writes in place, one that begins before their
     end goes to a new buffer. So a caller who only appends, or who never asks for a view, pays for no copy.
 
-    Room for growth is about 1/16 of the content, and room that deletions leave is given back: at most 5 bytes
+    Room for growth is about 1/8 of the content, and room that deletions leave is given back: at most 5 bytes
     an id, and a constant. A splice that runs out of memory leaves the array as it was.
 
     Positions are ids. The caller has validated them: ``0 <= start <= stop <= len(array)``.
@@ -160,5 +160,5 @@ class IdArray:
 
 
 def _with_spare(total: int) -> int:
-    """Cells of a buffer for ``total`` ids: 1/16 more, so that appending n ids copies O(n) of them in all."""
-    return total + total // 16 + SPARE
+    """Cells of a buffer for ``total`` ids: 1/8 more, so that appending n ids copies O(n) of them in all."""
+    return total + total // 8 + SPARE

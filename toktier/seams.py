@@ -15,7 +15,7 @@ from toktier.families.family import Family
 SPACING = 1024
 """Characters between two seams, about: an edit encodes at most some twice as many beside its own. But see COARSE."""
 
-COARSE, LONG = 16, 32
+COARSE, LONG = 32, 48
 """In an appended text of more than LONG spacings, seams are COARSE times as far apart, since each costs the append one
 more call of the engine. The first edit at a place makes them finer there."""
 

@@ -184,7 +184,7 @@ class Session:
         fresh = self._encode(window, left, fresh_seams, to_end=True, coarse=coarse)
         same = _common_begin(ids.window(left[1], stop).tobytes(), fresh)
         start = left[1] + same // ID
-        patch = Patch(start, stop, np.frombuffer(fresh, UINT32, offset=same))
+        patch = Patch(start, stop, np.frombuffer(fresh, UINT32, -1, same))
 
         ids.splice(start, stop, patch.ids)
         table.append(text)

@@ -12,10 +12,11 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import ParamSpec, TypeVar
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from toktier.bench.contenders import REMEMBERING, Contender, Encode, contenders, copy_of
 from toktier.bench.plan import Appends, NotMeasurable, Plan
@@ -180,7 +181,8 @@ class Bench:
         self._left_out |= {("library", name): why for name, why in left_out.items()}
 
     def _start(self, context: int) -> None:
-        text = self._contexts[context] = self._text[:context]
+        # What ends where the rest begins: the kind of text that is encoded in full is the kind that is appended.
+        text = self._contexts[context] = self._text[self.plan.contexts[-1] - context : self.plan.contexts[-1]]
         for name, engine in self._engines.items():
             self._sessions[name, context] = Session(self._tok, text, engine=engine)
         self._truths[context] = Session(self._tok, text, engine=self._truth_engine)
@@ -211,16 +213,13 @@ class Bench:
         if operation == "update":
             given = {c: [self._contexts[c] + piece for piece in pieces] for c, pieces in fresh.items()}
         for name in self._shuffled(self._engines):
-            patches: dict[int, list[Patch]] = {context: [] for context in fresh}
+            patches: dict[int, list[Patch]] = {}
             for context in self._shuffled(fresh):
-                call: Callable[[str], Patch] = getattr(self._sessions[name, context], operation)
-                for text in given[context]:
-                    patch, seconds = _timed(call, text)
-                    if operation == "append" and not patches[context]:
-                        first = Subject("first append", "toktier", name, context, of.characters)
-                        self._seconds[first].append(seconds)
-                    patches[context].append(patch)
-                    self._seconds[Subject(operation, "toktier", name, context, of.characters)].append(seconds)
+                subject = Subject(operation, "toktier", name, context, of.characters)
+                patches[context], seconds = _row(getattr(self._sessions[name, context], operation), given[context])
+                self._seconds[subject] += seconds
+                if operation == "append":
+                    self._seconds[evolve(subject, operation="first append")].append(seconds[0])
             for context in fresh:
                 subject = Subject(operation, "toktier", name, context, of.characters)
                 self._compare(subject, patches[context], expected[context])
@@ -236,11 +235,8 @@ class Bench:
     def _row_again(self, name: str, context: int, pieces: list[str], expected: list[Patch]) -> None:
         """The same appends once more: now the engine has seen their text, as has a library that encodes it again."""
         again = Subject("append again", "toktier", name, context, len(pieces[0]))
-        patches = []
-        for piece in pieces:
-            patch, seconds = _timed(self._sessions[name, context].append, piece)
-            self._seconds[again].append(seconds)
-            patches.append(patch)
+        patches, seconds = _row(self._sessions[name, context].append, pieces)
+        self._seconds[again] += seconds
         self._compare(again, patches, expected)
 
     def _again(self, name: str, context: int, piece: str, expected: list[Patch]) -> None:
@@ -311,6 +307,15 @@ def _timed(call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> tuple
     start = time.perf_counter()
     result = call(*arguments, **named)
     return result, time.perf_counter() - start
+
+
+def _row(call: Callable[[str], Patch], texts: list[str]) -> tuple[list[Patch], list[float]]:
+    """Calls one after the other, with nothing in between, and the seconds that each takes."""
+    patches, times = [], [time.perf_counter()]
+    for text in texts:
+        patches.append(call(text))
+        times.append(time.perf_counter())
+    return patches, [after - before for before, after in pairwise(times)]
 
 
 def _same(patch: Patch, expected: Patch) -> bool:

@@ -42,7 +42,7 @@ from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family, finder
 from toktier.families.probing import DiskCache, Probe
 
-VERSION = 2
+VERSION = 3
 """Part of the key under which evidence is kept: raised when something else is compared, and when an engine here may
 give other ids than before."""
 
@@ -209,21 +209,22 @@ class Comparison:
             text = packed(template, characters)
             self.characters += len(text)
             if _digest(self.given(text)) != digest:
-                self.divide(template, characters)
+                self.narrow(template, characters)
 
-    def divide(self, template: str, characters: str) -> None:
-        """Finds which of some characters differ."""
-        text = packed(template, characters)
-        if self.same(text):
+    def narrow(self, template: str, characters: str) -> None:
+        """Finds which of some characters differ; those of the guard are known to."""
+        some = self.unguarded(characters)
+        whole = packed(template, some)
+        if self.same(whole):
+            if some == characters:
+                raise _Unexplained(f"other ids for a text, but not when asked again: {whole[:40]!r}")
             return
-        if len(characters) == 1:
-            self.guarded(characters, text)
-            return
-        half = len(characters) // 2
-        self.divide(template, characters[:half])
-        self.divide(template, characters[half:])
+        texts = [packed(template, character) for character in some]
+        for character, text, digest in zip(some, texts, self.digests(texts), strict=True):
+            if _digest(self.given(text)) != digest:
+                self.guarded(character, text)
         # What is left of them may differ together, though none does by itself.
-        rest = packed(template, self.unguarded(characters))
+        rest = packed(template, self.unguarded(some))
         if not self.same(rest):
             self.explain(rest)
 
@@ -243,7 +244,7 @@ class Comparison:
 
     def digests(self, texts: Iterable[str]) -> Iterator[str]:
         """Of the reference's ids for texts, from as many cores as it takes."""
-        for some in chunks([*texts], 64):
+        for some in chunks([*texts], 256):
             if not self.proceed():
                 raise Interrupted
             yield from map(_digest, self.reference.encode_batch(some))

@@ -16,7 +16,7 @@ from toktier.families.definition import Definition
 from toktier.families.family import Family
 from toktier.families.probing import CODE_POINTS, SURROGATES, Probe, Runs, every_character
 
-BLOCK = 512
+BLOCK = 128
 """Characters, tokens or texts that are compared at a time: many to a text, since each call has its price."""
 
 MEANINGLESS, TEMPLATE = r"[\p{Cn}\p{Co}]", "  {0}'s{0}123\n"
