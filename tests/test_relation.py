@@ -18,6 +18,7 @@ import toktier
 from tests import material, zoo
 from tests.texts import EVERYWHERE, fragments
 from toktier.engines.reference import ReferenceEngine
+from toktier.executor import Executor
 from toktier.families import normalization, synchronizing
 from toktier.families.automaton import Automaton, automaton_of
 from toktier.families.definition import load_reference, read
@@ -207,7 +208,7 @@ def _derived(name: str) -> toktier.Tokenizer:
     reference = load_reference(source, name)
     definition = read(reference, source, name, DiskCache(None))
     family = Family.derive(definition, Probe(material.registry()._cache))
-    return toktier.Tokenizer(family, ReferenceEngine(reference), DiskCache(None))
+    return toktier.Tokenizer(family, ReferenceEngine(reference), DiskCache(None), Executor())
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -19,7 +19,8 @@ from tests.texts import EVERYWHERE, fragments
 from toktier import Patch, Session
 from toktier.engines.base import Engine, Ids
 from toktier.families.family import Family
-from toktier.seams import COARSE, SPACING
+from toktier.planner import CHUNK
+from toktier.seams import SPACING
 
 TURN = "<|im_start|>assistant\nI will look at it.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n"
 
@@ -137,12 +138,20 @@ RENDERINGS: dict[str, Callable[[str], str]] = {
 }
 
 
+def grown(tok: toktier.Tokenizer, text: str, engine: Engine) -> Session:
+    """A session that was given its text turn by turn."""
+    session = Session(tok, engine=engine)
+    for i in range(0, len(text), 1400):
+        session.append(text[i : i + 1400])
+    return session
+
+
 @pytest.mark.parametrize("rendering", RENDERINGS)
 def test_update_costs_what_a_front_end_changed(rendering: str, watched: Watched, long_text: str) -> None:
     tok = material.load("toktier-mini")
     old = long_text + "<think>\n"
     new = RENDERINGS[rendering](old)
-    session = Session(tok, old, engine=watched)
+    session = grown(tok, old, watched)
     ids = session.tolist()
     watched.characters = 0
     session.update(new).apply(ids)
@@ -159,23 +168,27 @@ def test_many_small_appends_leave_few_seams() -> None:
     assert len(session._seams) < 4 + 3 * len(session.text) / SPACING
 
 
-def test_a_long_append_has_fewer_seams_until_it_is_edited(watched: Watched, long_text: str) -> None:
-    tok = material.load("toktier-mini")
-    session = Session(tok, "A beginning. ", engine=watched)
-    session.append(long_text[:200_000])
-    assert len(session._seams) < 30
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_long_text_has_few_seams_until_it_is_edited(at_once: bool, watched: Watched, long_text: str) -> None:
+    text = "A beginning. " + long_text[:200_000]
+    session = Session(material.load("toktier-mini"), text if at_once else text[:13], engine=watched)
+    session.append("" if at_once else text[13:])
+    assert len(session._seams) < 15
+    watched.characters = 0
+    session.update(text[:-20] + "another prompt")
+    assert watched.characters <= 4 * SPACING
     seen = []
     for _ in range(3):
         watched.characters = 0
         session.edit(100_000, 100_003, "new")
         seen.append(watched.characters)
-    assert seen[0] <= 3 * COARSE * SPACING
+    assert seen[0] <= 3 * CHUNK
     assert max(seen[1:]) <= 4 * SPACING
     assert session.tolist() == material.reference("toktier-mini")(session.text)
 
 
 def test_an_edit_in_the_middle_encodes_no_more_than_the_seams_around_it(watched: Watched, long_text: str) -> None:
-    session = Session(material.load("toktier-mini"), long_text, engine=watched)
+    session = grown(material.load("toktier-mini"), long_text, watched)
     for place in range(1000, len(long_text), 50_000):
         watched.characters = 0
         session.edit(place, place + 3, "new")

@@ -7,10 +7,20 @@
 True
 """
 
-from toktier.errors import EngineFailure, InvalidDefinition, InvalidText, ToktierError, UnknownEngine, UnknownTokenizer
+from toktier.errors import (
+    EngineFailure,
+    InvalidDefinition,
+    InvalidText,
+    StateMismatch,
+    ToktierError,
+    UnknownEngine,
+    UnknownTokenizer,
+)
 from toktier.families.family import Family
 from toktier.registry import Registry, load
 from toktier.session import Patch, Session
+from toktier.shelf import Usage
+from toktier.store import SessionStore
 from toktier.tokenizer import Report, Tokenizer
 
 __version__ = "0.1.0"
@@ -24,9 +34,12 @@ __all__ = [
     "Registry",
     "Report",
     "Session",
+    "SessionStore",
+    "StateMismatch",
     "Tokenizer",
     "ToktierError",
     "UnknownEngine",
     "UnknownTokenizer",
+    "Usage",
     "load",
 ]

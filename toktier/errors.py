@@ -58,3 +58,16 @@ class InvalidTranscript(ToktierError, ValueError):
 
 class EngineFailure(ToktierError, RuntimeError):
     """An engine that could not encode a text, such as one on which a pattern backtracks beyond the library's limit."""
+
+
+class StateMismatch(ToktierError, ValueError):
+    """A saved state that is damaged, cut off, of another tokenizer or of another version; nothing of it was used.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.load("toktier-mini")
+        >>> toktier.Session.from_bytes(tok, tok.session("saved").to_bytes()[:-1])
+        Traceback (most recent call last):
+            ...
+        toktier.errors.StateMismatch: the state is damaged or cut off ...
+    """

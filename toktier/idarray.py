@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import numpy.typing as npt
 
@@ -119,6 +121,8 @@ class IdArray:
         end = start + len(ids)
         total = end + length - stop
         fits = total <= self._capacity <= total + total // 4 + 4 * SPARE
+        if start < self._shown and self._is_sole_owner():
+            self._shown = 0
         if start < self._shown or not (fits or self._grow(total)):
             self._rebuild(start, stop, ids)
             return
@@ -146,6 +150,14 @@ class IdArray:
         self._capacity = capacity
         return True
 
+    def _is_sole_owner(self) -> bool:
+        """Whether all views and forks are gone, so that nobody can look at what was shown any more.
+
+        Each of them holds a reference to the buffer, directly or by way of what it is a view of. Where references are
+        not counted, or not at once, they are never all gone.
+        """
+        return self._buffer.base is None and _references(self._buffer) == SOLE
+
     def _rebuild(self, start: int, stop: int, ids: npt.NDArray[np.uint32]) -> None:
         """Splice into a new buffer; the old one belongs to those who were shown it."""
         old, length = self._buffer, self._length
@@ -157,6 +169,25 @@ class IdArray:
         buffer[end:total] = old[stop:length]
         self._buffer = buffer
         self._capacity, self._length, self._shown = len(buffer), total, 0
+
+
+def _references(anything: object) -> int:
+    return sys.getrefcount(anything) if hasattr(sys, "getrefcount") else 1 << 30
+
+
+class _Holder:
+    """An object with one attribute, as an array has its buffer."""
+
+    def __init__(self) -> None:
+        self.held = np.empty(1)
+
+    def references(self) -> int:
+        """How many references this interpreter counts when nobody else has one."""
+        return _references(self.held)
+
+
+SOLE = _Holder().references()
+"""What :func:`_references` says of an attribute that nobody else refers to; interpreters differ."""
 
 
 def _with_spare(total: int) -> int:

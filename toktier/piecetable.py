@@ -260,6 +260,7 @@ class PieceTable:
             >>> PieceTable("a transcript").common_prefix("a translation")
             7
         """
+        self._separate()
         bounds = self._bounds
         for k, source in enumerate(self._sources):
             base, end = bounds[k], bounds[k + 1]
@@ -283,6 +284,19 @@ class PieceTable:
                     return base
                 base += len(block)
         return bounds[-1]
+
+    def _separate(self) -> None:
+        """Make strings of their own of long pieces that are parts of others.
+
+        Whoever compares once does it again, and then there is nothing to copy.
+        """
+        bounds = self._bounds
+        for k, source in enumerate(self._sources):
+            if 2 * BLOCK < bounds[k + 1] - bounds[k] < len(source):
+                self._sources[k], self._lows[k] = self._piece(k), 0
+                self._garbage += bounds[k + 1] - bounds[k]
+        if self._garbage > bounds[-1] + SLACK:
+            self._reclaim()
 
     def common_suffix(self, other: str, limit: int) -> int:
         """Length of the longest common suffix with ``other``, at most ``limit``.
@@ -317,6 +331,18 @@ class PieceTable:
             done += size
             size = min(2 * size, BLOCK)
         return done
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces."""
+        return len(self._sources)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, those of the text included; strings that are shared with a copy count in both."""
+        distinct = {id(source): source for source in self._sources}
+        held = (self, self._sources, self._lows, self._bounds, *distinct.values())
+        return sum(map(sys.getsizeof, held))
 
     def nbytes_overhead(self) -> int:
         """Bytes held beyond the characters of the text, in O(pieces).

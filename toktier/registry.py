@@ -14,6 +14,7 @@ from attrs import frozen
 
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import InvalidDefinition, UnknownTokenizer
+from toktier.executor import Executor
 from toktier.families import mini
 from toktier.families.configuration import added_tokens, special_tokens_are_text
 from toktier.families.definition import literals_of, load_reference, read
@@ -69,6 +70,7 @@ class Registry:
 
     def __init__(self, cache_directory: str | os.PathLike[str] | None = CACHE_DIRECTORY) -> None:
         self._cache = DiskCache(None if cache_directory is None else pathlib.Path(cache_directory))
+        self._executor = Executor()
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {}
         self._by_source: dict[str, Tokenizer] = {}
@@ -119,7 +121,7 @@ class Registry:
         definition = read(reference, files.definition, files.where, self._cache, earlier)
         family = Family.derive(definition, Probe(self._cache))
         with self._lock:
-            tokenizer = Tokenizer(family, ReferenceEngine(reference), self._cache)
+            tokenizer = Tokenizer(family, ReferenceEngine(reference), self._cache, self._executor)
             return self._by_digest.setdefault(family.digest, tokenizer)
 
 

@@ -56,14 +56,16 @@ class Route:
         texts: How many it was given, about: threads do not wait for one another to count.
         guarded: The texts that went to the reference because of a character on which the engine differs.
         failed: The texts that did because the engine raised. After some it is given no more.
+        collective: Whether its library spreads a batch over the cores by itself, and serves one caller at a time.
     """
 
-    __slots__ = ("_engine", "_is_guarded", "_reference", "failed", "guarded", "name", "reason", "texts")
+    __slots__ = ("_engine", "_is_guarded", "_reference", "collective", "failed", "guarded", "name", "reason", "texts")
 
     def __init__(
         self, engine: Engine, reference: ReferenceEngine, reason: str, evidence: Evidence | None = None
     ) -> None:
         self.name = engine.name
+        self.collective: bool = getattr(engine, "collective", False)
         self.reason = reason
         self._engine = engine
         self._reference = reference
@@ -96,7 +98,19 @@ class Route:
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts."""
         if self._is_guarded is not None and not all(map(str.isascii, texts)):
-            return [self.encode(text, continuation=continuation or i > 0) for i, text in enumerate(texts)]
+            guarded = [not text.isascii() and self._is_guarded(text) for text in texts]
+            if any(guarded):
+                self.guarded += sum(guarded)
+                self.texts += sum(guarded)
+                fine = [text for text, it in zip(texts, guarded, strict=True) if not it]
+                encoded = iter(self._encoded(fine, continuation))
+                return [
+                    self._reference.encode(text) if it else next(encoded)
+                    for text, it in zip(texts, guarded, strict=True)
+                ]
+        return self._encoded(texts, continuation)
+
+    def _encoded(self, texts: Sequence[str], continuation: bool) -> list[Ids]:
         self.texts += len(texts)
         try:
             return self._engine.encode_batch(texts, continuation=continuation)

@@ -9,15 +9,16 @@ from array import array
 from bisect import bisect_left
 
 import numpy as np
+import numpy.typing as npt
 
-from toktier.families.family import Family
+from toktier.planner import CHUNK, CutPlanner
 
 SPACING = 1024
 """Characters between two seams, about: an edit encodes at most some twice as many beside its own. But see COARSE."""
 
-COARSE, LONG = 32, 48
-"""In an appended text of more than LONG spacings, seams are COARSE times as far apart, since each costs the append one
-more call of the engine. The first edit at a place makes them finer there."""
+COARSE = 48 * SPACING
+"""Characters from which on what is appended at once has seams only where the planner cuts it into chunks, since each
+costs one more call of the engine. The first edit at a place makes them finer there."""
 
 Seam = tuple[int, int]
 """A position in characters, and the number of ids left of it."""
@@ -109,20 +110,31 @@ class Seams:
         other._positions, other._counts = self._positions[:], self._counts[:]
         return other
 
+    @classmethod
+    def of(cls, positions: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> Seams:
+        """Seams from what :meth:`arrays` gave."""
+        seams = cls.__new__(cls)
+        seams._positions, seams._counts = array("q", positions.tobytes()), array("q", counts.tobytes())
+        return seams
+
+    def arrays(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """All positions, and all counts; copies."""
+        return np.array(self._positions, np.int64), np.array(self._counts, np.int64)
+
     @property
     def nbytes(self) -> int:
         """Bytes held, the room for growth included."""
         return self._positions.__sizeof__() + self._counts.__sizeof__()
 
 
-def breaks(family: Family, window: str, *, to_end: bool, coarse: bool) -> list[int]:
+def breaks(planner: CutPlanner, window: str, *, to_end: bool, coarse: bool) -> list[int]:
     """Where to cut a window of a text into parts, whose separate encoding yields the id counts of new seams.
 
-    About every SPACING characters, where it is more than twice as long; and, if the window is the end of the text,
-    once more as near to that as possible, which is where the next append will begin.
+    About every SPACING characters, where it is more than twice as long. If the window is the end of the text, also as
+    near to that as possible, which is where the next append will begin, and one SPACING before.
 
     Args:
-        family: Says where it may be cut.
+        planner: Says where it may be cut.
         window: The text.
         to_end: Whether it is the end of the text.
         coarse: Whether a long one needs fewer seams.
@@ -131,14 +143,13 @@ def breaks(family: Family, window: str, *, to_end: bool, coarse: bool) -> list[i
         Certified cuts of the window, ascending.
     """
     found: list[int] = []
-    length, previous = len(window), 0
+    length = len(window)
     if length > 2 * SPACING:
-        spacing = COARSE * SPACING if coarse and length > LONG * SPACING else SPACING
-        for target in range(spacing, length - spacing, spacing):
-            floor = max(previous, target - spacing)
-            if (at := family.last_cut(window, floor, target)) > floor:
-                found.append(at)
-                previous = at
-    if to_end and (at := family.last_cut(window, previous, length)) > previous:
-        found.append(at)
+        found = planner.cuts(window, CHUNK if coarse and length > COARSE else SPACING)
+    previous = found[-1] if found else 0
+    # What a front end takes back is what it put at the end a moment ago, such as a generation prompt.
+    for target in (length - SPACING, length) if to_end and length > 2 * SPACING else (length,) * to_end:
+        if (at := planner.family.last_cut(window, previous, target)) > previous:
+            found.append(at)
+            previous = at
     return found

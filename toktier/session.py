@@ -8,8 +8,9 @@ ids in the place of the old ones. Because the seams are certified, that is the s
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import MutableSequence
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from attrs import field, frozen
@@ -19,12 +20,20 @@ from toktier.engines.base import Engine, Ids
 from toktier.families.family import valid_text
 from toktier.idarray import IdArray
 from toktier.piecetable import PieceTable
-from toktier.seams import Seam, Seams, breaks
+from toktier.planner import LONG
+from toktier.seams import COARSE, Seam, Seams, breaks
+from toktier.state import State, pack, unpack
 from toktier.tokenizer import Tokenizer
 
 UINT32 = np.dtype(np.uint32)
 ID = UINT32.itemsize
 """Bytes of an id."""
+
+PIECES = 32
+"""Pieces of a text up to which an update leaves them as they are: the next one reads each with one comparison."""
+
+Change: TypeAlias = tuple[int, int, str]
+"""The characters from the first position to the second become a text."""
 
 AnyIds = TypeVar("AnyIds", "MutableSequence[int]", Ids)
 
@@ -106,20 +115,20 @@ class Session:
         True
     """
 
-    __slots__ = ("_engine", "_family", "_ids", "_list", "_seams", "_table")
+    __slots__ = ("_engine", "_family", "_ids", "_list", "_planner", "_seams", "_table")
 
     def __init__(self, tok: Tokenizer, text: str = "", *, engine: str | Engine = "auto") -> None:
         if not isinstance(tok, Tokenizer):
             raise TypeError(f"tok must be a toktier.Tokenizer, not {type(tok).__name__}: toktier.load() makes one")
         if not isinstance(engine, (str, Engine)):
             raise TypeError(f"engine must be a name or a toktier.engines.base.Engine, not {type(engine).__name__}")
-        self._family = tok.family
+        self._family, self._planner = tok.family, tok.planner
         self._engine = tok.engine(engine) if isinstance(engine, str) else engine
         self._table = PieceTable()
         self._ids = IdArray()
         self._list: list[int] | None = None
         self._seams = Seams()
-        self._append(valid_text(text), coarse=False)
+        self._append(valid_text(text))
 
     def __len__(self) -> int:
         """The number of ids."""
@@ -140,6 +149,12 @@ class Session:
         It shares the session's memory: an operation that would write where it can be seen copies first.
         """
         return self._ids.view()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held: text, ids, seams and what keeps them in order. What is shared with a fork counts in both."""
+        listed = 0 if self._list is None else sys.getsizeof(self._list) + sys.getsizeof(1 << 20) * len(self._list)
+        return sys.getsizeof(self) + self._table.nbytes + self._ids.nbytes + self._seams.nbytes + listed
 
     @property
     def engine(self) -> Engine:
@@ -163,9 +178,9 @@ class Session:
         """
         if type(text) is not str or not text.isascii():
             text = valid_text(text)
-        return self._append(text, coarse=True)
+        return self._append(text)
 
-    def _append(self, text: str, *, coarse: bool) -> Patch:
+    def _append(self, text: str) -> Patch:
         table, ids, seams = self._table, self._ids, self._seams
         length, stop = len(table), len(ids)
         if not text:
@@ -181,7 +196,7 @@ class Session:
             fresh_seams.append(left)
         else:
             window += text
-        fresh = self._encode(window, left, fresh_seams, to_end=True, coarse=coarse)
+        fresh = self._encode(window, left, fresh_seams, to_end=True, coarse=True)
         same = _common_begin(ids.window(left[1], stop).tobytes(), fresh)
         start = left[1] + same // ID
         patch = Patch(start, stop, np.frombuffer(fresh, UINT32, -1, same))
@@ -227,24 +242,67 @@ class Session:
         """
         if type(full_text) is not str:
             full_text = valid_text(full_text)
+        return self._change(self._changes(full_text), full_text)
+
+    def _changes(self, full_text: str) -> list[Change]:
+        """What makes a text of this one, as edits in ascending order; they are valid."""
         found: list[Hunk] = []
         for hunk in hunks(self._table, full_text):
             # Without a seam between two of them they would be encoded together, twice.
             if found and self._seams.find(found[-1].stop + 1) == self._seams.find(hunk.start):
                 hunk = Hunk(found[-1].start, hunk.stop, found.pop().begin, hunk.end)  # noqa: PLW2901
             found.append(hunk)
-        changes = [(h.start, h.stop, valid_text(full_text[h.begin : h.end], before=h.begin)) for h in found]
+        return [(h.start, h.stop, valid_text(full_text[h.begin : h.end], before=h.begin)) for h in found]
+
+    def _change(self, changes: list[Change], full_text: str) -> Patch:
+        """Makes changes, which give a full text."""
         if len(changes) > 1:
             patch = self._splice_all(changes)
         else:
             patch = self._splice(*changes[0]) if changes else self._splice(0, 0, "")
-        self._table.replace_source(full_text)
+        if self._table.pieces > PIECES:
+            self._table.replace_source(full_text)
         return patch
+
+    def to_bytes(self) -> bytes:
+        """The state of this session, to be kept or sent: some 8 bytes an id for English text.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> data = toktier.Session(tok, "to be continued").to_bytes()
+            >>> toktier.Session.from_bytes(tok, data).text
+            'to be continued'
+        """
+        ids = self._ids.window(0, len(self._ids))
+        return pack(State(self.text, ids, *self._seams.arrays()), self._family.digest)
+
+    @classmethod
+    def from_bytes(
+        cls, tok: Tokenizer, data: bytes | bytearray | memoryview, *, engine: str | Engine = "auto"
+    ) -> Session:
+        """A session in the state that :meth:`to_bytes` gave.
+
+        Args:
+            tok: The tokenizer; it may have been loaded from another file, or in another process.
+            data: The state.
+            engine: As for a new session.
+
+        Raises:
+            StateMismatch: The state is damaged, of another tokenizer or of another version; the message says which.
+            UnknownEngine: There is no engine of that name, or it does not serve this tokenizer.
+        """
+        session = cls(tok, engine=engine)
+        state = unpack(data, tok.family.digest)
+        session._table.replace_source(state.text)
+        session._ids.splice(0, 0, state.ids)
+        session._seams = Seams.of(state.positions, state.counts)
+        return session
 
     def fork(self) -> Session:
         """An independent session with the same state; ids and strings are shared until one of the two changes them."""
         other = object.__new__(Session)
-        other._family, other._engine = self._family, self._engine
+        other._family, other._planner, other._engine = self._family, self._planner, self._engine
         other._table, other._ids, other._seams = self._table.copy(), self._ids.fork(), self._seams.copy()
         other._list = None if self._list is None else self._list.copy()
         return other
@@ -260,7 +318,7 @@ class Session:
         table, ids, seams = self._table, self._ids, self._seams
         length, last = len(table), len(seams)
         if start == length or (start == stop and not text):
-            return self._append(text, coarse=True)
+            return self._append(text)
         shift = len(text) - (stop - start)
         before = table[start - 1] if start else ""
         after = table[stop] if stop < length else ""
@@ -284,7 +342,7 @@ class Session:
         # What stands between the two now, encoded.
         window = table.slice(left[0], start) + text + table.slice(stop, right[0])
         fresh_seams: list[Seam] = []
-        encoded = self._encode(window, left, fresh_seams, to_end=right[0] == length)
+        encoded = self._encode(window, left, fresh_seams, to_end=right[0] == length, coarse=len(text) > COARSE)
         old, fresh = ids.window(left[1], right[1]), np.frombuffer(encoded, UINT32)
         head = _common_begin(old.tobytes(), encoded) // ID
         tail = _common_begin(old[head:][::-1].tobytes(), fresh[head:][::-1].tobytes()) // ID
@@ -298,7 +356,7 @@ class Session:
             self._list[patch.start : patch.stop] = patch.ids.tolist()
         return patch
 
-    def _splice_all(self, changes: list[tuple[int, int, str]]) -> Patch:
+    def _splice_all(self, changes: list[Change]) -> Patch:
         """Several changes, in ascending order and apart from one another, as one operation."""
         # On a fork, so that an engine that fails in the middle leaves this session alone; from right to left, so that
         # the positions of the changes to come stay what they are.
@@ -313,7 +371,7 @@ class Session:
         fresh = self._ids.window(start, len(self) - same_at_end)
         return Patch(start, length - same_at_end, np.frombuffer(fresh.tobytes(), UINT32))
 
-    def _encode(self, window: str, left: Seam, fresh_seams: list[Seam], *, to_end: bool, coarse: bool = False) -> bytes:
+    def _encode(self, window: str, left: Seam, fresh_seams: list[Seam], *, to_end: bool, coarse: bool) -> bytes:
         """The ids of a window of the text that begins at a seam; the seams inside it are added to a list.
 
         Returns:
@@ -321,15 +379,20 @@ class Session:
             that nobody can write to.
         """
         engine, (before, count) = self._engine, left
-        cuts = breaks(self._family, window, to_end=to_end, coarse=coarse)
-        parts, start = [], 0
+        cuts = breaks(self._planner, window, to_end=to_end, coarse=coarse)
+        texts, start = [], 0
         for cut in cuts:
-            parts.append(window[start:cut])
+            texts.append(window[start:cut])
             start = cut
-        parts.append(window[start:])
-        encoded: Any = engine.encode_batch(parts, continuation=before > 0)  # an engine may be anybody's
-        if len(encoded) != len(parts):
-            raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(parts)} texts")
+        texts.append(window[start:])
+        # An engine may be anybody's.
+        encoded: Any
+        if len(window) < LONG:
+            encoded = engine.encode_batch(texts, continuation=before > 0)
+        else:
+            encoded = self._planner.encode_parts(texts, engine, continuation=before > 0)
+        if len(encoded) != len(texts):
+            raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(texts)} texts")
         for k, part in enumerate(encoded):
             if getattr(part, "dtype", None) != UINT32:
                 kind = getattr(part, "dtype", type(part).__name__)

@@ -11,8 +11,10 @@ from attrs import frozen
 
 from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
+from toktier.executor import Executor
 from toktier.families.family import Family, valid_text
 from toktier.families.probing import DiskCache
+from toktier.planner import CutPlanner
 from toktier.router import Router
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Tokenizer:
 
     Attributes:
         family: What the tokenizer is, and where texts may be cut for it.
+        planner: Cuts long texts, and encodes them on several cores.
 
     Example:
         >>> import toktier
@@ -70,8 +73,9 @@ class Tokenizer:
         'Hello world'
     """
 
-    def __init__(self, family: Family, reference: ReferenceEngine, cache: DiskCache) -> None:
+    def __init__(self, family: Family, reference: ReferenceEngine, cache: DiskCache, executor: Executor) -> None:
         self.family = family
+        self.planner = CutPlanner(family, executor)
         self._reference = reference
         self._router = Router(family, reference, cache)
 
@@ -96,7 +100,7 @@ class Tokenizer:
         text = valid_text(text)
         if add_special_tokens:
             return self._reference.encode_with_special_tokens(text)
-        return self._router.auto().encode(text)
+        return self.planner.encode(text, self._router.auto())
 
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of several texts, as a list of what :meth:`encode` gives for each.
@@ -107,7 +111,7 @@ class Tokenizer:
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of str, not one str")
-        return self._router.auto().encode_batch([valid_text(text) for text in texts])
+        return self.planner.encode_batch([valid_text(text) for text in texts], self._router.auto())
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, skip_special_tokens: bool = True) -> str:
         """The text of ids, as the reference decodes them.

@@ -1,0 +1,103 @@
+"""Long texts: cut into chunks at certified cuts, and encoded on several cores.
+
+Because the cuts are certified, the ids of a text are those of its chunks, one after the other: nothing is matched or
+repaired where two of them meet, and a character on which an engine differs sends one chunk to the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from toktier.engines.base import Engine, Ids
+from toktier.executor import Chunk, Executor
+from toktier.families.family import Family
+
+CHUNK = 1 << 15
+"""Characters of a chunk, about. Sessions keep the places between chunks as seams, and the first edit at a place encodes
+as much as that."""
+
+REACH = 1 << 10
+"""Characters that are looked at for a cut before each target; in real text it takes a handful."""
+
+LONG = 1 << 17
+"""Characters from which on a text is worth more than one thread, whatever the engine."""
+
+
+class CutPlanner:
+    """Cuts the texts of one family, and has the chunks of long ones encoded in parallel. Safe to share between threads.
+
+    Args:
+        family: Says where texts may be cut.
+        executor: Encodes the chunks of long texts.
+
+    Example:
+        >>> import toktier
+        >>> planner = toktier.load("toktier-mini").planner
+        >>> planner.cuts("Cuts near evenly spaced targets.", size=8)
+        [4, 16, 23]
+    """
+
+    def __init__(self, family: Family, executor: Executor) -> None:
+        self.family = family
+        self._executor = executor
+
+    def cuts(self, text: str, size: int = CHUNK) -> list[int]:
+        """Where to cut a text into chunks of about a size.
+
+        Looks back from targets that are evenly spaced. One without a cut within REACH is passed over, so that a
+        chunk is longer: a text without cuts is one chunk.
+
+        Args:
+            text: The text.
+            size: Characters between two targets.
+
+        Returns:
+            Certified cuts, ascending.
+        """
+        found: list[int] = []
+        previous = 0
+        for target in range(size, len(text) - size // 2, size):
+            floor = max(previous, target - min(size, REACH))
+            if (at := self.family.last_cut(text, floor, target)) > floor:
+                found.append(at)
+                previous = at
+        return found
+
+    def encode(self, text: str, engine: Engine) -> Ids:
+        """The ids of a text, with an engine; uint32, shape (tokens,)."""
+        if len(text) < LONG:
+            return engine.encode(text)
+        return self.encode_batch([text], engine)[0]
+
+    def encode_batch(self, texts: Sequence[str], engine: Engine) -> list[Ids]:
+        """The ids of several texts, with an engine."""
+        if sum(map(len, texts)) < LONG:
+            return engine.encode_batch(texts)
+        divided = [parts(text, self.cuts(text)) for text in texts]
+        encoded = iter(self._executor.encode(engine, [Chunk(c, i > 0) for some in divided for i, c in enumerate(some)]))
+        # Most texts of a batch are one chunk, whose array needs no copy.
+        return [next(encoded) if len(some) == 1 else np.concatenate([next(encoded) for _ in some]) for some in divided]
+
+    def encode_parts(self, texts: Sequence[str], engine: Engine, *, continuation: bool) -> list[Ids]:
+        """The ids of each of some parts that a text was cut into.
+
+        Args:
+            texts: The parts, in order.
+            engine: What encodes.
+            continuation: Whether there is more text before the first.
+        """
+        if len(texts) < 2 or sum(map(len, texts)) < LONG:
+            return engine.encode_batch(texts, continuation=continuation)
+        return self._executor.encode(engine, [Chunk(text, continuation or i > 0) for i, text in enumerate(texts)])
+
+
+def parts(text: str, cuts: Sequence[int]) -> list[str]:
+    """What is between the cuts of a text.
+
+    >>> parts("one two", [3])
+    ['one', ' two']
+    """
+    return [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]

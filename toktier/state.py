@@ -1,0 +1,110 @@
+"""The saved form of a session: its text, ids and seams as bytes, which are read back whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+import numpy.typing as npt
+from attrs import field, frozen
+
+from toktier.errors import StateMismatch
+
+MAGIC = b"toktier session\n"
+VERSION = 1
+HEADER = struct.Struct("<16sI32sQQQ")
+"""Magic, version, digest of the family, and how many bytes of text, ids and seams follow."""
+CHECKSUM = 16
+"""Bytes of the BLAKE2b digest at the end, of everything before it."""
+
+INSTEAD = "start the session from its text"
+
+
+@frozen(eq=False)
+class State:
+    """What a session is.
+
+    Attributes:
+        text: Its text.
+        ids: The ids of that; uint32, shape (ids,).
+        positions: The seams, in characters from the begin of the text, ascending from 0; int64, shape (seams,).
+        counts: How many ids are left of each; int64, shape (seams,).
+    """
+
+    text: str = field(repr=lambda text: f"<{len(text)} characters>")
+    ids: npt.NDArray[np.uint32]
+    positions: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+
+
+def pack(state: State, digest: str) -> bytes:
+    """A state as bytes.
+
+    Args:
+        state: The state.
+        digest: The digest of the family that its ids are for, hexadecimal.
+
+    Example:
+        >>> state = State("Hi", np.array([7], np.uint32), np.array([0]), np.array([0]))
+        >>> unpack(pack(state, "00" * 32), "00" * 32).text
+        'Hi'
+    """
+    text = state.text.encode()
+    header = HEADER.pack(MAGIC, VERSION, bytes.fromhex(digest), len(text), len(state.ids), len(state.positions))
+    arrays = state.ids, state.positions, state.counts
+    columns = [np.asarray(array, kind).tobytes() for array, kind in zip(arrays, COLUMNS, strict=True)]
+    content = b"".join([header, text, *columns])
+    return content + _checksum(content)
+
+
+def unpack(data: bytes | bytearray | memoryview, digest: str) -> State:
+    """The state that was packed.
+
+    Args:
+        data: What :func:`pack` gave.
+        digest: The digest of the family that the ids must be for, hexadecimal.
+
+    Raises:
+        TypeError: The data is not bytes.
+        StateMismatch: It is damaged, or of something else; the message says which.
+    """
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"the state of a session is bytes, not {type(data).__name__}")
+    view = memoryview(data).cast("B") if memoryview(data).contiguous else memoryview(bytes(data))
+    if len(view) < HEADER.size + CHECKSUM or view[: len(MAGIC)] != MAGIC:
+        raise StateMismatch(f"no state of a session, or the begin of one: {len(view)} bytes; {INSTEAD}")
+    _, version, family, text_bytes, ids, seams = HEADER.unpack_from(view)
+    if version != VERSION:
+        raise StateMismatch(f"the state has version {version}, and this library reads version {VERSION}; {INSTEAD}")
+    content = view[:-CHECKSUM]
+    if len(content) != HEADER.size + text_bytes + 4 * ids + 16 * seams or _checksum(content) != view[-CHECKSUM:]:
+        raise StateMismatch(f"the state is damaged or cut off ({len(view)} bytes); {INSTEAD}")
+    if family.hex() != digest:
+        raise StateMismatch(f"the state is of tokenizer {family.hex()[:12]}, and this is {digest[:12]}; {INSTEAD}")
+    at, columns = HEADER.size + text_bytes, []
+    for kind, length in zip(COLUMNS, (ids, seams, seams), strict=True):
+        columns.append(np.frombuffer(content, kind, length, at).astype(kind.newbyteorder("=")))
+        at += columns[-1].nbytes
+    try:
+        state = State(str(content[HEADER.size : HEADER.size + text_bytes], "utf-8"), *columns)
+    except UnicodeDecodeError as error:
+        raise StateMismatch(f"the text of the state is not UTF-8 ({error}); {INSTEAD}") from None
+    if not _are_seams(state):
+        raise StateMismatch(f"the seams of the state are in no order; {INSTEAD}")
+    return state
+
+
+COLUMNS = tuple(map(np.dtype, ("<u4", "<i8", "<i8")))
+
+
+def _are_seams(state: State) -> bool:
+    positions, counts = state.positions, state.counts
+    if not len(positions) or positions[0] != 0 or counts[0] != 0:
+        return False
+    ascending = bool((np.diff(positions) > 0).all() and (np.diff(counts) >= 0).all())
+    return ascending and positions[-1] <= len(state.text) and counts[-1] <= len(state.ids)
+
+
+def _checksum(content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=CHECKSUM).digest()
