@@ -18,7 +18,7 @@ from attrs import define, evolve, field, frozen
 
 import toktier
 from tests.material import Reference
-from toktier import Patch, Session, difference, executor, idarray, piecetable, planner, seams, session
+from toktier import Patch, Session, difference, idarray, piecetable, planner, seams, session
 from toktier.engines.base import Engine, Ids
 
 
@@ -272,7 +272,6 @@ def small_rooms() -> Iterator[None]:
         mock.patch.multiple(seams, SPACING=6, CHUNK=12, COARSE=24),
         mock.patch.multiple(session, LONG=24, COARSE=24),
         mock.patch.multiple(planner, CHUNK=12, REACH=5, LONG=24),
-        mock.patch.object(executor, "STEP", 30),
         mock.patch.multiple(difference, SAMPLE=3, OFFSETS=(0, 2, 5, 11), REACH=40, WORTHWHILE=4),
         mock.patch.multiple(piecetable, LIMIT=8, BLOCK=4, SLACK=16),
         mock.patch.object(idarray, "SPARE", 1),

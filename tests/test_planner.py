@@ -90,10 +90,10 @@ def test_a_guarded_character_sends_one_chunk_to_the_reference(long_text: str) ->
 
     reference = MINI.engine("reference")
     text = long_text[:200_000] + "\u2e3b" + long_text[200_000:]
-    for collective in (False, True):
+    for call_size in (0, 1 << 19):
         evidence = Evidence("planted", ((0x2E3B, 0x2E3B),), None, 0)
         route = Route(MINI.engine("memo"), reference, "", evidence)  # type: ignore[arg-type]
-        route.collective = collective
+        route.call_size = call_size
         assert MINI.planner.encode(text, route).tolist() == material.reference("toktier-mini")(text)
         assert route.guarded == 1
         assert route.texts > 8
@@ -114,8 +114,8 @@ class Slow:
 
     name = "slow"
 
-    def __init__(self, collective: bool = False) -> None:
-        self.collective = collective
+    def __init__(self, call_size: int = 0) -> None:
+        self.call_size = call_size
         self.given: list[str] = []
         self.go = threading.Semaphore(0)
         self.begun = threading.Semaphore(0)
@@ -214,9 +214,8 @@ def test_one_text_has_all_cores_and_several_leave_one(texts: int, most: int) -> 
     assert len(results) == 1 + texts
 
 
-def test_a_library_that_uses_all_cores_by_itself_is_given_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "STEP", 10)
-    engine = Slow(collective=True)
+def test_an_engine_is_given_as_many_chunks_as_are_worth_a_call() -> None:
+    engine = Slow(call_size=10)
     for _ in range(3):
         engine.go.release()
     chunks = ["one", "two", "three", "four", "five", "six", "seven"]

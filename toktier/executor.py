@@ -21,10 +21,6 @@ from toktier.engines.base import Engine, Ids
 AGEING = 10_000_000
 """Characters: a text that has waited for a second passes one that is so much shorter."""
 
-STEP = 1 << 18
-"""Characters that are given at a time to a library which spreads a batch over the cores by itself, and which is kept
-from all others meanwhile: under a millisecond."""
-
 
 class Chunk(NamedTuple):
     """Some text, and whether there is more of it to the left."""
@@ -55,8 +51,8 @@ class _Job:
     def take(self) -> range:
         """The chunks to encode next."""
         first, characters = self.begun, 0
-        collective = getattr(self.engine, "collective", False)
-        while self.begun < len(self.chunks) and (not characters or (collective and characters < STEP)):
+        size = getattr(self.engine, "call_size", 0)
+        while self.begun < len(self.chunks) and (not characters or characters < size):
             characters += len(self.chunks[self.begun].text)
             self.begun += 1
         self.left -= characters

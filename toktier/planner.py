@@ -78,8 +78,8 @@ class CutPlanner:
             return engine.encode_batch(texts)
         divided = [parts(text, self.cuts(text)) for text in texts]
         encoded = iter(self._executor.encode(engine, [Chunk(c, i > 0) for some in divided for i, c in enumerate(some)]))
-        # Most texts of a batch are one chunk, whose array needs no copy.
-        return [next(encoded) if len(some) == 1 else np.concatenate([next(encoded) for _ in some]) for some in divided]
+        # Copies, also of what is one chunk: it may be a part of an array with the ids of all.
+        return [np.concatenate([next(encoded) for _ in some]) for some in divided]
 
     def encode_parts(self, texts: Sequence[str], engine: Engine, *, continuation: bool) -> list[Ids]:
         """The ids of each of some parts that a text was cut into.

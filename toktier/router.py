@@ -56,16 +56,16 @@ class Route:
         texts: How many it was given, about: threads do not wait for one another to count.
         guarded: The texts that went to the reference because of a character on which the engine differs.
         failed: The texts that did because the engine raised. After some it is given no more.
-        collective: Whether its library spreads a batch over the cores by itself, and serves one caller at a time.
+        call_size: Characters that are worth a call of their own, where a chunk is not.
     """
 
-    __slots__ = ("_engine", "_is_guarded", "_reference", "collective", "failed", "guarded", "name", "reason", "texts")
+    __slots__ = ("_engine", "_is_guarded", "_reference", "call_size", "failed", "guarded", "name", "reason", "texts")
 
     def __init__(
         self, engine: Engine, reference: ReferenceEngine, reason: str, evidence: Evidence | None = None
     ) -> None:
         self.name = engine.name
-        self.collective: bool = getattr(engine, "collective", False)
+        self.call_size: int = getattr(engine, "call_size", 0)
         self.reason = reason
         self._engine = engine
         self._reference = reference
