@@ -195,7 +195,7 @@ def test_gigatoken_is_renewed_after_its_budget_and_gives_the_same_ids() -> None:
         if thread.name == "gigatoken renewal":
             thread.join()
     assert engine._backend is not first
-    assert engine._spent == 0
+    assert engine._novelty.characters == 0
     assert engine.encode(text).tolist() == reference(text)
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``toktier inspect``, ``toktier encode``, ``toktier demo`` and ``toktier bench``."""
+"""The command line: ``toktier inspect``, ``encode``, ``demo``, ``bench`` and ``bench serve``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attrs import asdict
 
 import toktier
 from toktier import replay
-from toktier.bench import measuring, plan, plot, report
+from toktier.bench import measuring, plan, plot, report, serve_report, serving
 from toktier.errors import ToktierError
 from toktier.tokenizer import Tokenizer
 
@@ -230,7 +230,7 @@ def demo(source: str, file: str | None, characters: int | None, as_json: bool) -
     sys.exit(1 if mismatches else 0)
 
 
-@main.command()
+@main.group(invoke_without_command=True)
 @click.option(
     "--tokenizer", "source", default="toktier-mini", show_default=True, metavar="SOURCE", help="Encode with this."
 )
@@ -238,7 +238,16 @@ def demo(source: str, file: str | None, characters: int | None, as_json: bool) -
 @click.option("--quick", is_flag=True, help="A first look in under a minute: contexts up to a million characters.")
 @click.option("--json", "as_json", type=click.File("w", lazy=False), help="Write everything there; times in seconds.")
 @click.option("--plot", "as_plot", type=click.File("w", "utf-8", lazy=False), help="Draw a plot there, SVG.")
-def bench(source: str, file: str | None, quick: bool, as_json: IO[str] | None, as_plot: IO[str] | None) -> None:
+@click.pass_context
+def bench(
+    context: click.Context,
+    *,
+    source: str,
+    file: str | None,
+    quick: bool,
+    as_json: IO[str] | None,
+    as_plot: IO[str] | None,
+) -> None:
     """Measure sessions with every engine beside the libraries that encode everything again.
 
     All in one process, in turns and on the same texts; no text is appended twice. The ids of every call are
@@ -252,12 +261,51 @@ def bench(source: str, file: str | None, quick: bool, as_json: IO[str] | None, a
       toktier bench --quick
       toktier bench --tokenizer path/to/tokenizer.json --json bench.json --plot bench.svg
       toktier bench --text transcript.txt
+      toktier bench serve --quick
     """  # noqa: D301
+    if context.invoked_subcommand is not None:
+        return
     if as_plot:
         plot.new_figure(1, 1)  # before minutes are spent
     wanted = plan.QUICK if quick else plan.FULL
     text = plan.library_text(wanted.contexts[-1] + wanted.fresh) if file is None else read(file)
     measure(source, toktier.load(source), text, wanted, as_json=as_json, as_plot=as_plot)
+
+
+@bench.command()
+@click.option(
+    "--tokenizer", "source", default="toktier-mini", show_default=True, metavar="SOURCE", help="Encode with this."
+)
+@click.option("--sessions", default=100, show_default=True, type=click.IntRange(1), help="Live sessions.")
+@click.option("--bursts", is_flag=True, help="Calls arrive in bursts, and not as a Poisson process.")
+@click.option("--quick", is_flag=True, help="Shorter runs, and fewer of them.")
+@click.option("--json", "as_json", type=click.File("w", lazy=False), help="Write everything there; times in seconds.")
+def serve(source: str, sessions: int, bursts: bool, quick: bool, as_json: IO[str] | None) -> None:
+    """Load front ends with the calls of coding agents: the store, and those that encode everything again.
+
+    Looks for the highest rate at which one call in a hundred takes longer than 10 ms, and than 50 ms. The calls
+    are sent when they are due, whatever became of those before, by a process of their own. One in twenty answers
+    is compared with the reference's; the exit status is 1 if any differs.
+
+    \b
+    Examples:
+      toktier bench serve --tokenizer path/to/tokenizer.json
+      toktier bench serve --quick --bursts
+    """  # noqa: D301
+    text = plan.library_text(8_000_000)
+    offer(source, toktier.load(source), text, sessions, bursts=bursts, quick=quick, as_json=as_json)
+
+
+def offer(
+    name: str, tok: Tokenizer, text: str, sessions: int, *, bursts: bool, quick: bool, as_json: IO[str] | None
+) -> NoReturn:
+    """Measures, prints and writes what ``bench serve`` promises."""
+    trial = serving.Trial(tok, text, sessions, seconds=1.5 if quick else 4.0, bursts=bursts, steps=0 if quick else 2)
+    measured = serve_report.watched(trial, 1 << 31)
+    plain_console().print(*serve_report.tables(measured), sep="\n")
+    if as_json:
+        json.dump(serve_report.as_json(name, trial, measured), as_json, indent=2)
+    sys.exit(1 if any(run.wrong for front_end in measured for run in front_end.runs) else 0)
 
 
 def measure(

@@ -11,7 +11,9 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import queue
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -21,21 +23,21 @@ import numpy as np
 
 from toktier.engines.base import Ids, Inapplicable
 from toktier.engines.literals import refuse_overlaps
+from toktier.engines.novelty import Novelty
 from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family, finder
 from toktier.families.normalization import CHARACTER_WISE, rewriting
 from toktier.families.probing import Probe
 from toktier.families.synchronizing import as_matched
 
-BUDGET = 1 << 25
-"""Characters after which the library's object is replaced. Each that is new to it takes some 6 bytes."""
+BUDGET = 1 << 26
+"""Characters that are new to the library's objects after which they are replaced. Each takes some 4 bytes."""
 
 LONG = 1 << 17
 """Characters from which on it is worth to let other threads run meanwhile: that way of calling takes 0.1 ms more."""
 
-
-SPARES = 4
-"""Objects for long texts, at most, each of which takes some 50 MB: while one is at work, the others serve on."""
+SPARES = 2
+"""Objects for long texts, each of which takes some 50 MB: while they are at work, short texts have one of their own."""
 
 
 class GigatokenEngine:
@@ -45,8 +47,9 @@ class GigatokenEngine:
         family: What to encode for.
         reference: Whose definition the library is given, less its normalizers; encodes what is not normal.
         probe: Where the reference is asked whether a text is.
-        budget: Characters after which its object is replaced by a new one, which another thread builds. The library
-            keeps the interpreter to itself for as long as that takes: under half a second for 150,000 tokens.
+        budget: New characters after which its objects are replaced by others, which another thread builds. The library
+            keeps the interpreter to itself for as long as that takes: under half a second for 150,000 tokens, each.
+            The same happens once at the first long text.
 
     Raises:
         Inapplicable: The library is not installed, or refuses the definition.
@@ -72,13 +75,13 @@ class GigatokenEngine:
         self._may_change = finder(rewriting(self._normalizers, probe).ends)
         self._definition = json.dumps(json.loads(reference.tokenizer.to_str()) | {"normalizer": None}).encode()
         self._budget = budget
-        self._spent = 0
+        self._novelty = Novelty()
         self._renewal = threading.Lock()
         # The library's object serves one caller at a time, and raises when it lets the others run meanwhile.
         self._using = threading.Lock()
-        self._idle: list[Any] = []
-        """Objects for long texts, of those that were built since the last renewal."""
-        self._spares = self._generation = 0
+        self._spares: queue.SimpleQueue[Any] | None = None
+        """Objects for long texts that nobody uses; None until there is one."""
+        self._building = threading.Lock()
         try:
             self._backend: Any = self._build(self._definition)
         except Exception as error:
@@ -104,8 +107,9 @@ class GigatokenEngine:
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts; other threads run meanwhile, if they are long."""
         characters = sum(map(len, texts))
-        self._spent += characters
-        if self._spent > self._budget and self._renewal.acquire(blocking=False):
+        for text in texts:
+            self._novelty.meet(text)
+        if self._novelty.characters > self._budget and self._renewal.acquire(blocking=False):
             try:
                 # Not a daemon: the interpreter must not end while the library is at work in it.
                 threading.Thread(target=self._renew, name="gigatoken renewal").start()
@@ -133,23 +137,23 @@ class GigatokenEngine:
 
     @contextmanager
     def _spare(self) -> Iterator[Any]:
-        """An object of the library for a long text, while the others serve on."""
-        with self._using:
-            spare = self._idle.pop() if self._idle else None
-            if spare is None and self._spares < SPARES:
-                spare = self._build(self._definition)
-                self._spares += 1
-            generation = self._generation
-        if spare is None:
-            with self._using:
-                yield self._backend
-            return
+        """An object of the library for a long text, while another serves the short ones."""
+        spares = self._spares
+        if spares is None:
+            with self._building:
+                spares = self._spares = self._spares or self._built_spares()
+        spare = spares.get()
         try:
             yield spare
         finally:
-            with self._using:
-                if generation == self._generation:
-                    self._idle.append(spare)
+            spares.put(spare)
+
+    def _built_spares(self) -> queue.SimpleQueue[Any]:
+        spares: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for _ in range(SPARES):
+            spares.put(self._build(self._definition))
+            time.sleep(0.01)  # whoever has waited for the interpreter meanwhile
+        return spares
 
     def _is_normal(self, text: str) -> bool:
         """Whether the normalizers leave a text alone, and so each part of it, such as what is between added tokens."""
@@ -162,9 +166,8 @@ class GigatokenEngine:
             backend = self._build(self._definition)
             with self._using:
                 self._backend = backend
-                self._idle.clear()
-                self._spares = 0
-                self._generation += 1
+            if self._spares is not None:
+                self._spares = self._built_spares()  # those in use go when they are put back
         finally:
-            self._spent = 0
+            self._novelty = Novelty()
             self._renewal.release()

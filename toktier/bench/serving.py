@@ -1,0 +1,257 @@
+"""Front ends under load: the store, and those that encode every transcript again.
+
+A front end is a process with an event loop. It sees which call has arrived, puts the transcript together (in the place
+of reading it from a socket), has it encoded and answers. The load comes from another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import TypeAlias
+
+import numpy as np
+from attrs import define, field, frozen
+
+from toktier.bench.contenders import contenders
+from toktier.bench.load import Board, Call, Load, generate, load
+from toktier.engines.base import Ids
+from toktier.errors import UnknownEngine
+from toktier.replay import reference_of
+from toktier.router import NAMES
+from toktier.session import Session
+from toktier.store import SessionStore
+from toktier.tokenizer import Tokenizer
+
+LIMITS = (0.010, 0.050)
+"""The P99 latencies that are to be held, in seconds."""
+
+CHECKED = 0.05
+"""The share of the answers that are compared with the reference's."""
+
+SLOWEST = 2.0
+"""Calls a second below which there is nothing to look for."""
+
+MOST_KEPT = 400
+"""Answers of one run that are kept to be compared: each is a megabyte."""
+
+FEWEST = 50
+"""Calls of a run."""
+
+Answer: TypeAlias = Callable[[str, str], Awaitable[Ids]]
+"""Gives the ids of a transcript, by the name of its session."""
+
+
+@frozen
+class Run:
+    """A front end at one rate.
+
+    Attributes:
+        rate: Calls a second that were offered.
+        calls: How many there were.
+        p50: The median latency in seconds; infinite when the front end fell so far behind that the run was given up.
+        p99: One in a hundred took longer.
+        checked: Answers that were compared with the reference's.
+        wrong: How many of them differed.
+    """
+
+    rate: float
+    calls: int
+    p50: float
+    p99: float
+    checked: int
+    wrong: int
+
+
+@define
+class FrontEnd:
+    """Something that answers calls.
+
+    Attributes:
+        name: What it is.
+        answer: Does it.
+        remembers: Whether it is faster for what it has met, so that it is shown everything before it is measured.
+        runs: What was measured, in the order in which it was.
+    """
+
+    name: str
+    answer: Answer
+    remembers: bool
+    runs: list[Run] = field(factory=list)
+
+    def highest(self, limit: float) -> float:
+        """The highest rate at which the P99 was held; 0 if there is none."""
+        return max((run.rate for run in self.runs if run.p99 <= limit), default=0.0)
+
+    def lowest(self, limit: float) -> float:
+        """The lowest rate at which it was not held, of those above the highest at which it was."""
+        failed = (run.rate for run in self.runs if run.p99 > limit and run.rate > self.highest(limit))
+        return min(failed, default=float("inf"))
+
+
+def front_ends(tok: Tokenizer, max_bytes: int) -> Iterator[FrontEnd]:
+    """All that there are: the store, every engine that serves the tokenizer, and the libraries themselves."""
+    engines = [name for name in NAMES if _serves(tok, name)]
+    store = SessionStore(tok, engine=engines[0], max_bytes=max_bytes)
+
+    async def stored(text: str, session: str) -> Ids:
+        return await store.encode_async(text, session=session)
+
+    yield FrontEnd(f"store, {engines[0]}", stored, remembers=True)
+    for name in engines:
+        yield FrontEnd(
+            f"{name}, stateless", _stateless(tok.engine(name).encode), remembers=name in ("gigatoken", "memo")
+        )
+    plain = next(it for it in contenders(reference_of(tok))[0] if it.name == "tokenizers")
+    yield FrontEnd(
+        "tokenizers itself", _stateless(lambda text: np.asarray(plain.encode(text), np.uint32)), remembers=False
+    )
+
+
+def _stateless(encode: Callable[[str], Ids]) -> Answer:
+    async def answer(text: str, session: str) -> Ids:
+        return encode(text)
+
+    return answer
+
+
+def _serves(tok: Tokenizer, name: str) -> bool:
+    try:
+        tok.engine(name)
+    except UnknownEngine:
+        return False
+    return True
+
+
+@define
+class Trial:
+    """What front ends are put to.
+
+    Attributes:
+        tok: The tokenizer.
+        source: The text that all contexts are parts of.
+        sessions: Live sessions.
+        seconds: How long a run takes, about.
+        bursts: Whether calls come in bursts.
+        steps: How many times the highest rate is narrowed down.
+    """
+
+    tok: Tokenizer
+    source: str
+    sessions: int = 200
+    seconds: float = 4.0
+    bursts: bool = False
+    steps: int = 3
+    _truths: dict[tuple[int, int, int], Session] = field(factory=dict)
+
+    def search(self, front_end: FrontEnd, first: float) -> Iterator[str]:
+        """Looks for the highest rates that hold the limits; tells what it is about to do."""
+        made = self._load(first, 1)
+        yield f"{front_end.name}: beginning"
+        self._show(front_end, made)
+        rate = first
+        while not front_end.runs or front_end.runs[-1].p99 <= LIMITS[-1]:
+            yield f"{front_end.name}: {rate:,.1f} calls a second"
+            self.run(front_end, rate)
+            rate *= 2
+        for limit in reversed(LIMITS):
+            while front_end.highest(limit) == 0.0:
+                slowest, *faster = sorted(front_end.runs, key=lambda run: run.rate)
+                if slowest.rate / 2 < SLOWEST:
+                    break
+                if limit < slowest.p50 and faster and 0.8 * faster[0].p50 < slowest.p50 < float("inf"):
+                    break  # most calls take too long, and that is no matter of the rate
+                yield f"{front_end.name}: {slowest.rate / 2:,.1f} calls a second"
+                self.run(front_end, slowest.rate / 2)
+        for limit in LIMITS:
+            for _ in range(self.steps):
+                low, high = front_end.highest(limit), front_end.lowest(limit)
+                if low and high < float("inf"):
+                    rate = (low * high) ** 0.5
+                    yield f"{front_end.name}: {rate:,.1f} calls a second"
+                    self.run(front_end, rate)
+
+    def run(self, front_end: FrontEnd, rate: float) -> Run:
+        """Measures a front end at a rate."""
+        made = self._load(rate, max(FEWEST, round(rate * self.seconds)))
+        self._show(front_end, made, only_store=True)
+        gc.collect()
+        here, there = multiprocessing.Pipe()
+        board = Board(len(made.calls))
+        # The load must not wait for this process's interpreter: it is a process of its own.
+        context = multiprocessing.get_context("spawn")
+        arguments = there, board.name, made.calls, LIMITS[-1]
+        process = context.Process(target=generate, args=arguments, daemon=True)
+        process.start()
+        there.close()
+        try:
+            kept = asyncio.run(_serve(here, board, front_end.answer, made, self.source))
+            latencies = here.recv()
+        finally:
+            here.close()
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+            board.close(for_all=True)
+        wrong = sum(not self._is_right(made.calls[number], ids) for number, ids in kept)
+        p50, p99 = np.quantile(latencies, (0.5, 0.99)).tolist() if latencies else (float("inf"), float("inf"))
+        front_end.runs.append(Run(rate, len(made.calls), p50, p99, len(kept), wrong))
+        return front_end.runs[-1]
+
+    def _load(self, rate: float, count: int) -> Load:
+        return load(rate, count, sessions=self.sessions, available=len(self.source), bursts=self.bursts)
+
+    def _show(self, front_end: FrontEnd, made: Load, *, only_store: bool = False) -> None:
+        """What the sessions had before, which is not measured."""
+        if front_end.remembers and not (only_store and "store" not in front_end.name):
+
+            async def all_of_them() -> None:
+                for call in made.before:
+                    await front_end.answer(call.text(self.source), call.name)
+
+            asyncio.run(all_of_them())
+
+    def _is_right(self, call: Call, ids: bytes) -> bool:
+        """Whether these are the reference's ids, from a session with the reference as its engine."""
+        key = call.session, call.version, call.start
+        if key not in self._truths:
+            self._truths[key] = Session(self.tok, engine="reference")
+        truth = self._truths[key]
+        truth.update(call.text(self.source))
+        return truth.ids.tobytes() == ids
+
+
+async def _serve(
+    connection: Connection, board: Board, answer: Answer, made: Load, source: str
+) -> list[tuple[int, bytes]]:
+    """Answers calls until there are no more; returns some of the answers."""
+    chosen = random.Random(0)
+    kept: list[tuple[int, bytes]] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def respond(number: int) -> None:
+        call = made.calls[number]
+        ids = await answer(call.text(source), call.name)
+        board.answered[number] = time.perf_counter()
+        if chosen.random() < CHECKED and len(kept) < MOST_KEPT:
+            kept.append((number, ids.tobytes()))
+
+    connection.send("ready")
+    begun = 0
+    while not board.state[1]:
+        while begun < board.state[0]:
+            task = asyncio.ensure_future(respond(int(board.posted[begun])))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            begun += 1
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return kept
