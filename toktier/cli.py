@@ -15,7 +15,6 @@ from attrs import asdict
 
 import toktier
 from toktier import replay
-from toktier.bench import measuring, plan, plot, report, serve_report, serving
 from toktier.errors import ToktierError
 from toktier.tokenizer import Tokenizer
 
@@ -24,6 +23,7 @@ try:
     from rich.console import Console
     from rich.text import Text
 
+    from toktier.bench import measuring, plan, plot, report, serve_report, serving
     from toktier.inspection import inspection, overview, relation, shown, visible
 except ModuleNotFoundError as missing:
     package = str(missing.name).partition(".")[0]
