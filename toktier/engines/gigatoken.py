@@ -30,7 +30,7 @@ from toktier.families.normalization import CHARACTER_WISE, rewriting
 from toktier.families.probing import Probe
 from toktier.families.synchronizing import as_matched
 
-BUDGET = 1 << 26
+BUDGET = 1 << 25
 """Characters that are new to the library's objects after which they are replaced. Each takes some 4 bytes."""
 
 LONG = 1 << 17
