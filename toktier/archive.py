@@ -8,6 +8,8 @@ import os
 import pathlib
 import sqlite3
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
@@ -21,6 +23,9 @@ VERSION = 1
 PATIENCE = 10.0
 """Seconds to wait for another process that writes."""
 
+LARGEST = 900_000_000
+"""Bytes of a value up to which SQLite keeps it; its own limit is 10**9 for a whole row."""
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -29,8 +34,13 @@ T = TypeVar("T")
 class Archive:
     """Bytes by salt and key. What was put is there when the call returns, whatever happens to the process.
 
-    (A power cut may take the last ones with it, and never leaves half of one.) A file that is found to be damaged while
-    it is in use is given up with a warning: nothing is found in it any more, and nothing is put.
+    A power cut may take the last ones with it, and never leaves half of one. Threads and processes may share a file;
+    a process that was forked goes on with a connection of its own.
+
+    Once it is open, nothing that happens to the file is an error: whoever serves goes on without. A file that turns out
+    to be damaged, or that cannot be read or written any more (the disk is full), is given up with one warning: nothing
+    is found in it, and nothing is put. A call that another process keeps waiting for too long, or that puts more than
+    SQLite takes, logs a warning and does nothing.
 
     Args:
         path: The file; made if there is none.
@@ -48,10 +58,13 @@ class Archive:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = pathlib.Path(path)
+        self._path = pathlib.Path(path).absolute()  # it may be opened again, after a change of directory
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._over = False
+        """Whether it is closed or given up."""
         self._connection: sqlite3.Connection | None = self._opened()
+        with _forking:
+            _archives.add(self)
 
     def __enter__(self) -> Archive:
         return self
@@ -65,7 +78,7 @@ class Archive:
         """How many there are."""
         return self._do(lambda c: int(c.execute("SELECT count(*) FROM states").fetchone()[0])) or 0
 
-    def put(self, salt: bytes, key: str, data: bytes, *, used: float) -> None:
+    def put(self, salt: bytes, key: str, data: bytes, used: float) -> None:
         """Keeps some bytes in the place of those that there were.
 
         Args:
@@ -74,14 +87,17 @@ class Archive:
             data: The bytes.
             used: When they were last of use, in seconds since the epoch.
         """
-        row = salt, _blob(key), data, used
-        self._do(lambda c: c.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", row))
+        if len(data) > LARGEST:
+            logger.warning("archive %s does not take %d bytes for one key, at most %d", self._path, len(data), LARGEST)
+            return
+        row = salt, _blob(key), used, data
+        self._do(lambda c: c.execute("INSERT OR REPLACE INTO states (salt, key, used, data) VALUES (?, ?, ?, ?)", row))
 
     def get(self, salt: bytes, key: str) -> bytes | None:
         """What is kept under a key, or None."""
-        question = "SELECT data FROM states WHERE salt = ? AND key = ?"
-        row = self._do(lambda c: c.execute(question, (salt, _blob(key))).fetchone())
-        return None if row is None else bytes(row[0])
+        question = "SELECT CAST(data AS BLOB) FROM states WHERE salt = ? AND key = ?"
+        row: tuple[bytes | None] | None = self._do(lambda c: c.execute(question, (salt, _blob(key))).fetchone())
+        return None if row is None else row[0]
 
     def remove(self, salt: bytes, key: str) -> None:
         """Keeps nothing under a key any more."""
@@ -94,69 +110,125 @@ class Archive:
     def close(self) -> None:
         """Closes the file. Nothing is found or kept afterwards."""
         with self._lock:
-            if self._connection is not None and self._process == os.getpid():
-                self._connection.close()
-            self._connection = None
+            self._over = True
+            self._disconnect()
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
         with self._lock:
-            if self._connection is None:
+            if self._over:
                 return None
             try:
-                if self._process != os.getpid():
-                    # A connection must not be carried across a fork; not even closed by the child.
-                    self._process, self._connection = os.getpid(), self._opened()
+                if self._connection is None:  # this process was forked, or has forked
+                    self._connection = self._opened()
                 return action(self._connection)
-            except (sqlite3.DatabaseError, StateMismatch, OSError) as error:
-                if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+            except (sqlite3.Error, StateMismatch, OSError) as error:
+                if _is_locked(error) or _is_locked(error.__cause__):
                     logger.warning("archive %s is kept busy by another process: %s", self._path, error)
                     return None
                 logger.warning("archive %s is given up: %s", self._path, error)
-                with contextlib.suppress(sqlite3.Error):
-                    self._connection.close()
-                self._connection = None
+                self._over = True
+                self._disconnect()
                 return None
 
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
+
     def _opened(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = None
         try:
             # One statement is one transaction; the lock above is what several threads need.
             connection = sqlite3.connect(self._path, PATIENCE, isolation_level=None, check_same_thread=False)
-        except sqlite3.OperationalError as error:
-            raise OSError(f"archive {str(self._path)!r} cannot be opened: {error}") from None
-        try:
             self._prepare(connection)
-        except sqlite3.OperationalError as error:
-            connection.close()
-            raise OSError(f"archive {str(self._path)!r} cannot be opened: {error}") from None
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise StateMismatch(
-                f"archive {str(self._path)!r} is damaged, or no SQLite file ({error}): delete it, or give another path"
-            ) from None
-        except BaseException:
-            connection.close()
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            # SQLite says this of a file, and of everything else that is operational that it is out of reach.
+            if isinstance(error, sqlite3.OperationalError) and "unsupported file format" not in str(error):
+                raise OSError(
+                    f"archive {str(self._path)!r} cannot be opened ({error}): its folder must exist and be writeable,"
+                    " or give another path"
+                ) from error
+            if isinstance(error, sqlite3.DatabaseError):
+                raise StateMismatch(
+                    f"archive {str(self._path)!r} is damaged, or no SQLite file ({error}): delete it, or give another"
+                    " path"
+                ) from None
             raise
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        # All in one transaction: another process may be making the same file.
+        connection.execute("BEGIN IMMEDIATE")
         application, version, tables = (
             connection.execute(question).fetchone()[0]
             for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
         )
-        if (application, version) != (APPLICATION, VERSION) and (application or version or tables):
-            what = f"version {version}, not {VERSION}" if application == APPLICATION else "a database of something else"
-            raise StateMismatch(f"archive {str(self._path)!r} is {what}: delete it, or give another path")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
+        if (application, version) != (APPLICATION, VERSION):
+            if application or version or tables:
+                ours = application == APPLICATION
+                what = f"version {version}, not {VERSION}" if ours else "a database of something else"
+                raise StateMismatch(f"archive {str(self._path)!r} is {what}: delete it, or give another path")
+            # The bytes stand last: whoever looks for what is old must not read through them.
             connection.execute(
-                "CREATE TABLE IF NOT EXISTS states"
-                " (salt BLOB, key BLOB, data BLOB NOT NULL, used REAL NOT NULL, PRIMARY KEY (salt, key))"
+                "CREATE TABLE states"
+                " (salt BLOB, key BLOB, used REAL NOT NULL, data BLOB NOT NULL, PRIMARY KEY (salt, key))"
             )
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+        _write_ahead(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switches to WAL, which a new file does once; SQLite itself does not wait for others there."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_locked(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _is_locked(error: BaseException | None) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
 def _blob(key: str) -> bytes:
     return key.encode("utf-8", "surrogatepass")  # SQLite's own text ends at a NUL
+
+
+_forking = threading.Lock()
+_archives: weakref.WeakSet[Archive] = weakref.WeakSet()
+_paused: list[Archive] = []
+
+
+def _pause() -> None:
+    """Before a fork: waits for every archive's call, and closes its connection.
+
+    A child must neither use nor close a connection of its parent. SQLite also remembers the locks of its process, so
+    that even a new one in the child would rest on locks that only the parent has.
+    """
+    _forking.acquire()
+    _paused[:] = _archives
+    for archive in _paused:
+        archive._lock.acquire()
+        archive._disconnect()
+
+
+def _resume() -> None:
+    """After a fork, on both sides; each connects when it is called again."""
+    for archive in _paused:
+        archive._lock.release()
+    _paused.clear()
+    _forking.release()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(before=_pause, after_in_parent=_resume, after_in_child=_resume)

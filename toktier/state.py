@@ -66,20 +66,25 @@ def unpack(data: bytes | bytearray | memoryview, digest: str) -> State:
         digest: The digest of the family that the ids must be for, hexadecimal.
 
     Raises:
-        TypeError: The data is not bytes.
-        StateMismatch: It is damaged, or of something else; the message says which.
+        StateMismatch: It is no bytes, damaged, or of something else; the message says which.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError(f"the state of a session is bytes, not {type(data).__name__}")
-    view = memoryview(data).cast("B") if memoryview(data).contiguous else memoryview(bytes(data))
-    if len(view) < HEADER.size + CHECKSUM or view[: len(MAGIC)] != MAGIC:
-        raise StateMismatch(f"no state of a session, or the begin of one: {len(view)} bytes; {INSTEAD}")
-    _, version, family, text_bytes, ids, seams = HEADER.unpack_from(view)
+        raise StateMismatch(f"the state of a session is bytes, not {type(data).__name__}; {INSTEAD}")
+    # What can still change, or is not in one piece, is copied first.
+    view = memoryview(data if isinstance(data, bytes) else bytes(data))
+    if len(view) < HEADER.size + CHECKSUM:
+        raise StateMismatch(f"{len(view)} bytes are too few for the state of a session; {INSTEAD}")
+    magic, version, family, text_bytes, ids, seams = HEADER.unpack_from(view)
+    if magic != MAGIC:
+        raise StateMismatch(f"this is something else than the state of a session, it begins with {magic!r}; {INSTEAD}")
     if version != VERSION:
         raise StateMismatch(f"the state has version {version}, and this library reads version {VERSION}; {INSTEAD}")
+    size = HEADER.size + text_bytes + 4 * ids + 16 * seams + CHECKSUM
+    if len(view) != size:
+        raise StateMismatch(f"the state is damaged or cut off (it has {len(view)} bytes, not {size}); {INSTEAD}")
     content = view[:-CHECKSUM]
-    if len(content) != HEADER.size + text_bytes + 4 * ids + 16 * seams or _checksum(content) != view[-CHECKSUM:]:
-        raise StateMismatch(f"the state is damaged or cut off ({len(view)} bytes); {INSTEAD}")
+    if _checksum(content) != view[-CHECKSUM:]:
+        raise StateMismatch(f"the state is damaged, its checksum is another; {INSTEAD}")
     if family.hex() != digest:
         raise StateMismatch(f"the state is of tokenizer {family.hex()[:12]}, and this is {digest[:12]}; {INSTEAD}")
     at, columns = HEADER.size + text_bytes, []
@@ -90,20 +95,29 @@ def unpack(data: bytes | bytearray | memoryview, digest: str) -> State:
         state = State(str(content[HEADER.size : HEADER.size + text_bytes], "utf-8"), *columns)
     except UnicodeDecodeError as error:
         raise StateMismatch(f"the text of the state is not UTF-8 ({error}); {INSTEAD}") from None
-    if not _are_seams(state):
-        raise StateMismatch(f"the seams of the state are in no order; {INSTEAD}")
+    if (defect := _defect(state)) is not None:
+        raise StateMismatch(f"{defect}; {INSTEAD}")
     return state
 
 
 COLUMNS = tuple(map(np.dtype, ("<u4", "<i8", "<i8")))
 
 
-def _are_seams(state: State) -> bool:
+def _defect(state: State) -> str | None:
+    """What is wrong with the seams, if anything is."""
     positions, counts = state.positions, state.counts
     if not len(positions) or positions[0] != 0 or counts[0] != 0:
-        return False
-    ascending = bool((np.diff(positions) > 0).all() and (np.diff(counts) >= 0).all())
-    return ascending and positions[-1] <= len(state.text) and counts[-1] <= len(state.ids)
+        return "the seams of the state do not begin at (0, 0)"
+    # Compared, not subtracted: a difference of two of these numbers may be beyond their type.
+    if not (positions[1:] > positions[:-1]).all():
+        return "the seams of the state do not ascend"
+    if positions[-1] > len(state.text):
+        return f"the seams of the state lie outside its {len(state.text)} characters"
+    if not (counts[1:] >= counts[:-1]).all():
+        return "the id counts of the state descend"
+    if counts[-1] > len(state.ids):
+        return f"the id counts of the state lie outside its {len(state.ids)} ids"
+    return None
 
 
 def _checksum(content: bytes | memoryview) -> bytes:
