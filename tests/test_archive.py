@@ -1,8 +1,9 @@
-"""The archive: what was put is there, under kill -9, threads, processes, forks; bad files are refused or given up."""
+"""The archive: what was put is there, under kill -9, threads, processes and forks; bad files are refused or dropped."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -426,6 +428,48 @@ def test_processes_that_make_the_same_file_at_once_all_open_it(tmp_path: pathlib
             assert answers() == [b"opened"] * 4
             with Archive(tmp_path / str(i)) as some:
                 assert len(some) == 4
+
+
+def test_a_file_that_another_makes_meanwhile_is_no_other_file(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[threading.Thread] = []
+
+    class Interrupted(sqlite3.Connection):
+        """Between two questions about the file, another thread opens it as well."""
+
+        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+            if "user_version" in statement and not others:
+                monkeypatch.undo()
+                others.append(threading.Thread(target=lambda: Archive(path).close()))
+                others[0].start()
+                others[0].join(0.3)
+            return super().execute(statement, *arguments)
+
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Interrupted))
+    Archive(path).close()
+    others[0].join()
+    with Archive(path) as some:
+        some.put(b"", "key", b"data", 1.0)
+        assert some.get(b"", "key") == b"data"
+
+
+def test_the_switch_to_wal_is_tried_again(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = iter(range(3))
+
+    class Refused(sqlite3.Connection):
+        """SQLite as it is where two processes switch at once."""
+
+        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+            if "journal_mode" in statement and next(refusals, None) is not None:
+                raise sqlite3.OperationalError("database is locked")
+            return super().execute(statement, *arguments)
+
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Refused))
+    Archive(path).close()
+    assert next(refusals, None) is None
+    monkeypatch.undo()
+    assert pragma(path, "journal_mode") == "wal"
 
 
 FORKS = """

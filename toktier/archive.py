@@ -140,7 +140,7 @@ class Archive:
         connection: sqlite3.Connection | None = None
         try:
             # One statement is one transaction; the lock above is what several threads need.
-            connection = sqlite3.connect(self._path, PATIENCE, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(self._path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             self._prepare(connection)
         except BaseException as error:
             if connection is not None:
@@ -184,7 +184,10 @@ class Archive:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switches to WAL, which a new file does once; SQLite itself does not wait for others there."""
+    """Switches to WAL, which happens once to a file.
+
+    Where two do it at once, SQLite refuses one of them without waiting, lest both wait for one another.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

@@ -152,7 +152,7 @@ class Session:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held: text, ids, seams and what keeps them in order. What is shared with a fork counts in both."""
+        """Bytes of text, ids, seams and what keeps them in order. What is shared with a fork counts in both."""
         listed = 0 if self._list is None else sys.getsizeof(self._list) + sys.getsizeof(1 << 20) * len(self._list)
         return sys.getsizeof(self) + self._table.nbytes + self._ids.nbytes + self._seams.nbytes + listed
 

@@ -33,7 +33,7 @@ USER_GAP, TOOL_GAP, TOOL_CALLS = 300.0, 4.0, 15
 """Seconds between the calls of a session, at a user's turn and at a tool's; how many of the latter come in a row."""
 
 BURSTS = (0.0, 0.4, 0.5, 0.5, 1.1, 1.3, 1.3, 1.4, 6.0, 6.2, 14.0, 14.1, 14.1, 14.2, 14.2, 14.9)
-"""When the calls of a recorded burst arrive, in units of a mean gap, 16 of which the next burst follows."""
+"""When the calls of a burst arrive, in units of a mean gap, 16 of which the next burst follows: made up."""
 
 PATIENCE = 20.0
 """Times the limit that a call may take before a run is given up as failed."""
