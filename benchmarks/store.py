@@ -17,8 +17,8 @@ import toktier
 from benchmarks.common import Figure, arguments, show, timed, transcript
 from tests import material
 from toktier import SessionStore, Tokenizer
+from toktier.bench.measuring import engine_of
 from toktier.engines.base import Engine, Ids
-from toktier.errors import UnknownEngine
 from toktier.executor import Executor
 from toktier.planner import CutPlanner
 
@@ -33,9 +33,8 @@ def planning(tok: Tokenizer, repeats: int) -> list[Figure]:
     text, figures = transcript(4 * MILLION), []
     one, all_cores = CutPlanner(tok.family, Executor(1)), tok.planner
     for name in ("gigatoken", "tiktoken", "memo", "reference"):
-        try:
-            engine = tok.engine(name)
-        except UnknownEngine:
+        engine = engine_of(tok, name)
+        if isinstance(engine, str):
             continue
         calls: dict[str, Callable[[], object]] = {
             "one": functools.partial(one.encode, text, engine),

@@ -212,6 +212,14 @@ def test_the_sessions_that_were_not_used_for_longest_go(long_text: str) -> None:
         assert some.encode(name + long_text[:20_100], session=name).tolist() == REFERENCE(name + long_text[:20_100])
 
 
+def test_continuing_a_text_without_a_name_is_a_use_of_it(long_text: str) -> None:
+    some = SessionStore(MINI)
+    some.encode(long_text[:5_000])
+    some.encode(long_text[10_000:15_000], session="a")
+    some.encode(long_text[:5_100])
+    assert [key.name for key in some._shelf._entries] == ["a", 0]
+
+
 def test_what_is_too_large_for_the_budget_is_right_and_not_kept(long_text: str) -> None:
     some = SessionStore(MINI, max_bytes=10_000)
     for end in (50_000, 51_000):
@@ -345,6 +353,34 @@ def test_a_short_change_does_not_leave_the_loop_and_a_long_text_does_not_block_i
             await some.encode_async(long_text[:52_500])
 
     asyncio.run(front_end())
+
+
+def test_a_session_that_is_forgotten_meanwhile_begins_anew(long_text: str) -> None:
+    some = SessionStore(MINI)
+    some.encode(long_text[:5_000], session="a")
+    with some._shelf.using(shelf.Key("", "a")) as entry:
+        lock = entry.lock
+
+        class Forgetting:
+            """A lock that is got right after somebody else had it, who forgot the session."""
+
+            def acquire(self, blocking: bool = True) -> bool:
+                some._shelf.clear(entry)
+                return lock.acquire(blocking)
+
+            def release(self) -> None:
+                lock.release()
+
+            def __enter__(self) -> None:
+                lock.acquire()
+
+            def __exit__(self, *arguments: object) -> None:
+                lock.release()
+
+        entry.lock = Forgetting()  # type: ignore[assignment]
+        ids = asyncio.run(some.encode_async(long_text[:5_100], session="a"))
+    assert ids.tolist() == REFERENCE(long_text[:5_100])
+    some.close()
 
 
 def test_the_loop_goes_on_while_a_long_text_is_encoded(long_text: str) -> None:

@@ -285,7 +285,7 @@ def serve(source: str, sessions: int, bursts: bool, quick: bool, as_json: IO[str
 
     Looks for the highest rate at which one call in a hundred takes longer than 10 ms, and than 50 ms. The calls
     are sent when they are due, whatever became of those before, by a process of their own. One in twenty answers
-    is compared with the reference's; the exit status is 1 if any differs.
+    is compared with a full encode by the reference, at most 16 a run; the exit status is 1 if any differs.
 
     \b
     Examples:

@@ -7,7 +7,6 @@ repaired where two of them meet, and a character on which an engine differs send
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -100,4 +99,9 @@ def parts(text: str, cuts: Sequence[int]) -> list[str]:
     >>> parts("one two", [3])
     ['one', ' two']
     """
-    return [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
+    found, start = [], 0
+    for cut in cuts:
+        found.append(text[start:cut])
+        start = cut
+    found.append(text[start:])
+    return found

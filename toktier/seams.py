@@ -148,8 +148,10 @@ def breaks(planner: CutPlanner, window: str, *, to_end: bool, coarse: bool) -> l
         found = planner.cuts(window, CHUNK if coarse and length > COARSE else SPACING)
     previous = found[-1] if found else 0
     # What a front end takes back is what it put at the end a moment ago, such as a generation prompt.
-    for target in (length - SPACING, length) if to_end and length > 2 * SPACING else (length,) * to_end:
-        if (at := planner.family.last_cut(window, previous, target)) > previous:
-            found.append(at)
-            previous = at
+    before_end = length - SPACING if length > 2 * SPACING else 0
+    if to_end and (at := planner.family.last_cut(window, previous, before_end)) > previous:
+        found.append(at)
+        previous = at
+    if to_end and (at := planner.family.last_cut(window, previous, length)) > previous:
+        found.append(at)
     return found

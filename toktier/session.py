@@ -20,7 +20,7 @@ from toktier.engines.base import Engine, Ids
 from toktier.families.family import valid_text
 from toktier.idarray import IdArray
 from toktier.piecetable import PieceTable
-from toktier.planner import LONG
+from toktier.planner import LONG, parts
 from toktier.seams import COARSE, Seam, Seams, breaks
 from toktier.state import State, pack, unpack
 from toktier.tokenizer import Tokenizer
@@ -380,13 +380,8 @@ class Session:
         """
         engine, (before, count) = self._engine, left
         cuts = breaks(self._planner, window, to_end=to_end, coarse=coarse)
-        texts, start = [], 0
-        for cut in cuts:
-            texts.append(window[start:cut])
-            start = cut
-        texts.append(window[start:])
-        # An engine may be anybody's.
-        encoded: Any
+        texts = parts(window, cuts)
+        encoded: Any  # an engine may be anybody's
         if len(window) < LONG:
             encoded = engine.encode_batch(texts, continuation=before > 0)
         else:

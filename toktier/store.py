@@ -201,15 +201,13 @@ class SessionStore:
     def _at_once(self, key: Key, text: str) -> tuple[Ids, Patch] | None:
         """What :meth:`encode` returns, if that is a matter of microseconds."""
         with self._shelf.using(key) as entry:
-            # The length alone shows most of what is too much, before any comparison.
-            session = entry.session
-            if (
-                session is None
-                or abs(len(text) - len(session._table)) > INLINE
-                or not entry.lock.acquire(blocking=False)
-            ):
+            if not entry.lock.acquire(blocking=False):
                 return None
             try:
+                session = entry.session
+                # The length alone shows most of what is too much, before any comparison.
+                if session is None or abs(len(text) - len(session._table)) > INLINE:
+                    return None
                 changes = session._changes(text)
                 if sum(stop - start + len(new) for start, stop, new in changes) > INLINE:
                     return None
@@ -246,8 +244,8 @@ class SessionStore:
             return self._repeated(valid_text(text), salt)
         with self._shelf.donor(text, salt) as found:
             if found is not None and isinstance(found[0].key.name, int):
-                entry, common = found
-                with entry.lock:
+                donor, common = found
+                with self._shelf.using(donor.key) as entry, entry.lock:
                     # What is lost is an end that nobody continued, or that is soon encoded again.
                     if entry.session is not None and len(entry.session._table) - common <= NEAR:
                         return self._bring(entry, text)[0]

@@ -174,7 +174,7 @@ class Bench:
         return Result(self.plan, tuple(self._engines), libraries, self._left_out, rows)
 
     def _load(self) -> None:
-        engines = {name: _engine(self._tok, name) for name in NAMES}
+        engines = {name: engine_of(self._tok, name) for name in NAMES}
         self._engines = {name: engine for name, engine in engines.items() if not isinstance(engine, str)}
         self._contenders, left_out = contenders(reference_of(self._tok))
         self._left_out = {("toktier", name): why for name, why in engines.items() if isinstance(why, str)}
@@ -295,7 +295,7 @@ class Bench:
         return listed
 
 
-def _engine(tok: Tokenizer, name: str) -> Engine | str:
+def engine_of(tok: Tokenizer, name: str) -> Engine | str:
     """An engine, or why it may not serve."""
     try:
         return tok.engine(name)

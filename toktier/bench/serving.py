@@ -20,8 +20,8 @@ from attrs import define, field, frozen
 
 from toktier.bench.contenders import REMEMBERING, Contender, contenders
 from toktier.bench.load import Board, Call, Load, generate, load
+from toktier.bench.measuring import engine_of
 from toktier.engines.base import Ids
-from toktier.errors import UnknownEngine
 from toktier.replay import reference_of
 from toktier.router import NAMES
 from toktier.store import SessionStore
@@ -95,7 +95,7 @@ class FrontEnd:
 
 def front_ends(tok: Tokenizer, max_bytes: int) -> Iterator[FrontEnd]:
     """All that there are: the store, every engine that serves the tokenizer, and the libraries themselves."""
-    engines = [name for name in NAMES if _serves(tok, name)]
+    engines = [name for name in NAMES if not isinstance(engine_of(tok, name), str)]
     store = SessionStore(tok, engine=engines[0], max_bytes=max_bytes)
 
     async def stored(text: str, session: str) -> Ids:
@@ -119,14 +119,6 @@ def _stateless(encode: Callable[[str], Ids]) -> Answer:
         return encode(text)
 
     return answer
-
-
-def _serves(tok: Tokenizer, name: str) -> bool:
-    try:
-        tok.engine(name)
-    except UnknownEngine:
-        return False
-    return True
 
 
 @define

@@ -21,7 +21,8 @@ class Engine(Protocol):
     """Maps texts to the ids of one tokenizer.
 
     An engine recognises added tokens, adds nothing of its own (no BOS, no template), keeps no state that can change an
-    answer, and bounds its memory. Any object with these members can be passed to ``Session(tok, engine=...)``.
+    answer, and bounds its memory. Any object with these members can be passed to ``Session(tok, engine=...)``. One may
+    also have ``call_size``: how many characters of a long text are worth a call, where a chunk is too few.
 
     Attributes:
         name: What reports call it.

@@ -3,7 +3,7 @@
 The library follows another version of Unicode than the reference, and recognises added tokens in its own way: what it
 may be given is for :mod:`toktier.engines.admission` to find out. Normalization is not left to it: which characters
 compose is a matter of pairs, which no guard of single code points describes. It also remembers the pieces of all texts
-that it has seen, for as long as its object lives; so after a budget of characters a new object takes its place.
+that it has seen, for as long as its object lives; so after a budget of new words other objects take their place.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GigatokenEngine:
     """
 
     name = "gigatoken"
-    call_size = 1 << 19
+    call_size = 1 << 19  # a call that lets other threads run costs as much as some 30,000 characters
 
     def __init__(self, family: Family, reference: ReferenceEngine, probe: Probe, *, budget: int = BUDGET) -> None:
         self.check(family, reference)
