@@ -147,18 +147,47 @@ def test_the_highest_rate_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         front_end.runs.append(Run(rate, 50, latency, latency, 0, 0))
         return front_end.runs[-1]
 
+    async def at_once(text: str, session: str) -> Ids:
+        return np.zeros(1, np.uint32)
+
     monkeypatch.setattr(Trial, "run", run)
     for first in (8.0, 2_000.0):
-        front_end = FrontEnd("synthetic", right, remembers=False)
+        front_end = FrontEnd("synthetic", at_once, remembers=False)
         searched = Trial(MINI, SOURCE, sessions=2, steps=8)
         list(searched.search(front_end, first))
         assert front_end.highest(LIMITS[0]) == pytest.approx(130 * (1 - 1 / 10), rel=0.03)
         assert front_end.highest(LIMITS[1]) == pytest.approx(130 * (1 - 1 / 50), rel=0.03)
-    hopeless = FrontEnd("hopeless", right, remembers=False)
-    monkeypatch.setattr(Trial, "run", lambda self, it, rate: it.runs.append(Run(rate, 50, 0.2, 0.4, 0, 0)))
-    list(Trial(MINI, SOURCE, sessions=2).search(hopeless, 8.0))
-    assert len(hopeless.runs) == 2
-    assert hopeless.highest(LIMITS[1]) == 0.0
+
+
+def test_what_is_too_slow_without_any_load_is_put_to_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[float] = []
+
+    def run(self: Trial, front_end: FrontEnd, rate: float) -> None:
+        rates.append(rate)
+        front_end.runs.append(Run(rate, 50, 1.0, 1.0, 0, 0))
+
+    monkeypatch.setattr(Trial, "run", run)
+
+    async def takes(text: str, session: str) -> Ids:
+        await asyncio.sleep(0.06)
+        return np.zeros(1, np.uint32)
+
+    hopeless = FrontEnd("hopeless", takes, remembers=False)
+    list(trial().search(hopeless, 8.0))
+    assert not rates
+    assert 0.05 < hopeless.alone < 1
+    assert [hopeless.highest(limit) for limit in LIMITS] == [0.0, 0.0]
+    monkeypatch.setattr(serving, "LIMITS", (0.01, 0.5))
+    list(trial().search(FrontEnd("slow", takes, remembers=False), 8.0))
+    assert rates
+
+
+def test_a_load_that_is_gone_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a glance at it, the front end would wait for ever."""
+    monkeypatch.setattr(serving, "GLANCE", 10)
+    monkeypatch.setattr(serving, "generate", math.isfinite)  # raises in the other process
+    with pytest.raises(RuntimeError, match="exit status 1"):
+        trial().run(FrontEnd("some", right, remembers=False), 20.0)
 
 
 def test_the_command_prints_and_writes_what_was_measured(
@@ -181,5 +210,6 @@ def test_the_command_prints_and_writes_what_was_measured(
 
 def test_the_text_of_a_call_is_its_own() -> None:
     call = Call(0.0, 3, 1, 10, 20)
-    assert call.text(SOURCE) == "<|session 3.1|>\n" + SOURCE[10:30]
+    assert call.text(SOURCE) == SOURCE[10:30]
+    assert call.text(SOURCE) is not call.text(SOURCE)
     assert call.name == "session 3"

@@ -20,6 +20,7 @@ from toktier.tokenizer import Tokenizer
 
 try:
     import click
+    from click.core import ParameterSource
     from rich.console import Console
     from rich.text import Text
 
@@ -264,6 +265,9 @@ def bench(
       toktier bench serve --quick
     """  # noqa: D301
     if context.invoked_subcommand is not None:
+        given = {name for name in context.params if context.get_parameter_source(name) == ParameterSource.COMMANDLINE}
+        if given:
+            raise click.UsageError(f"options go behind {context.invoked_subcommand}: toktier bench serve --help")
         return
     if as_plot:
         plot.new_figure(1, 1)  # before minutes are spent

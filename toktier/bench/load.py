@@ -63,8 +63,8 @@ class Call:
         return f"session {self.session}"
 
     def text(self, source: str) -> str:
-        """The transcript, as it would come with the request; nobody else has this string."""
-        return f"<|session {self.session}.{self.version}|>\n" + source[self.start : self.start + self.length]
+        """The transcript, as it would come with the request: a string of its own, which takes one copy."""
+        return source[self.start : self.start + self.length]
 
 
 @define

@@ -35,10 +35,15 @@ def watched(trial: Trial, max_bytes: int) -> list[FrontEnd]:
 
 def tables(measured: Sequence[FrontEnd]) -> list[Table]:
     """The highest rates, and every run."""
-    highest = _table("Highest rate, in calls a second", ["front end", *(f"P99 ≤ {duration(it)}" for it in LIMITS)])
+    columns = ["front end", "one call", *(f"P99 ≤ {duration(it)}" for it in LIMITS)]
+    highest = _table("One call alone, and the highest rate in calls a second", columns)
     for front_end in measured:
         rates = (front_end.highest(limit) for limit in LIMITS)
-        highest.add_row(front_end.name, *(f"{rate:,.0f}" if rate else "none" for rate in rates))
+        highest.add_row(
+            front_end.name, duration(front_end.alone), *(f"{rate:,.0f}" if rate else "none" for rate in rates)
+        )
+    highest.add_section()
+    highest.add_row("first ÷ best of the others", "", *(_ratio(measured, limit) for limit in LIMITS))
     runs = _table(
         "Latency from when a call was due", ["front end", "calls/s", "calls", "P50", "P99", "checked", "wrong"]
     )
@@ -46,6 +51,11 @@ def tables(measured: Sequence[FrontEnd]) -> list[Table]:
         for run in sorted(front_end.runs, key=lambda run: run.rate):
             runs.add_row(front_end.name, *_cells(run), style="bold red" if run.wrong else "")
     return [highest, runs]
+
+
+def _ratio(measured: Sequence[FrontEnd], limit: float) -> str:
+    first, best = measured[0].highest(limit), max((it.highest(limit) for it in measured[1:]), default=0.0)
+    return f"{first / best:.1f}" if best else "no other" if first else "none"
 
 
 def _cells(run: Run) -> list[str]:
@@ -71,6 +81,7 @@ def as_json(name: str, trial: Trial, measured: Sequence[FrontEnd]) -> dict[str, 
         "front_ends": [
             {
                 "name": front_end.name,
+                "alone": front_end.alone if math.isfinite(front_end.alone) else None,
                 "highest": {str(limit): front_end.highest(limit) for limit in LIMITS},
                 "runs": [
                     {key: None if math.isinf(value) else value for key, value in asdict(run).items()}

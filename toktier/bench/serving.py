@@ -11,7 +11,7 @@ import gc
 import multiprocessing
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
@@ -36,11 +36,17 @@ CHECKED = 0.05
 SLOWEST = 2.0
 """Calls a second below which there is nothing to look for."""
 
+ALONE = 9
+"""Calls that are made one after the other, before any load."""
+
 MOST_KEPT = 16
 """Answers of one run that are compared, at most: each is a full encode by the reference."""
 
 FEWEST = 50
 """Calls of a run."""
+
+GLANCE = 10_000
+"""Turns of the event loop without a call, after which it looks whether the load is there at all."""
 
 Answer: TypeAlias = Callable[[str, str], Awaitable[Ids]]
 """Gives the ids of a transcript, by the name of its session."""
@@ -75,12 +81,14 @@ class FrontEnd:
         name: What it is.
         answer: Does it.
         remembers: Whether it is faster for what it has met, so that it is shown everything before it is measured.
+        alone: Seconds that a call takes without any other, the median; infinite before that is measured.
         runs: What was measured, in the order in which it was.
     """
 
     name: str
     answer: Answer
     remembers: bool
+    alone: float = float("inf")
     runs: list[Run] = field(factory=list)
 
     def highest(self, limit: float) -> float:
@@ -143,24 +151,28 @@ class Trial:
 
     def search(self, front_end: FrontEnd, first: float) -> Iterator[str]:
         """Looks for the highest rates that hold the limits; tells what it is about to do."""
-        made = self._load(first, 1)
+        made = self._load(first, ALONE)
         yield f"{front_end.name}: beginning"
         self._show(front_end, made)
+        yield f"{front_end.name}: one call after the other"
+        front_end.alone = asyncio.run(self._alone(front_end, made.calls))
+        # What half of all calls miss when there are no others, no rate will hold.
+        limits = [limit for limit in LIMITS if front_end.alone <= limit]
+        if not limits:
+            return
         rate = first
-        while not front_end.runs or front_end.runs[-1].p99 <= LIMITS[-1]:
+        while not front_end.runs or front_end.runs[-1].p99 <= limits[-1]:
             yield f"{front_end.name}: {rate:,.1f} calls a second"
             self.run(front_end, rate)
             rate *= 2
-        for limit in reversed(LIMITS):
+        for limit in reversed(limits):
             while front_end.highest(limit) == 0.0:
-                slowest, *faster = sorted(front_end.runs, key=lambda run: run.rate)
-                if slowest.rate / 2 < SLOWEST:
+                slowest = min(run.rate for run in front_end.runs)
+                if slowest / 2 < SLOWEST:
                     break
-                if limit < slowest.p50 and faster and 0.8 * faster[0].p50 < slowest.p50 < float("inf"):
-                    break  # most calls take too long, and that is no matter of the rate
-                yield f"{front_end.name}: {slowest.rate / 2:,.1f} calls a second"
-                self.run(front_end, slowest.rate / 2)
-        for limit in LIMITS:
+                yield f"{front_end.name}: {slowest / 2:,.1f} calls a second"
+                self.run(front_end, slowest / 2)
+        for limit in limits:
             for _ in range(self.steps):
                 low, high = front_end.highest(limit), front_end.lowest(limit)
                 if low and high < float("inf"):
@@ -184,6 +196,9 @@ class Trial:
         try:
             kept = asyncio.run(_serve(here, board, front_end.answer, made, self.source))
             latencies = here.recv()
+        except (EOFError, OSError):
+            process.join(10)
+            raise RuntimeError(f"the load has ended, exit status {process.exitcode}") from None
         finally:
             here.close()
             process.join(10)
@@ -194,6 +209,15 @@ class Trial:
         p50, p99 = np.quantile(latencies, (0.5, 0.99)).tolist() if latencies else (float("inf"), float("inf"))
         front_end.runs.append(Run(rate, len(made.calls), p50, p99, len(kept), wrong))
         return front_end.runs[-1]
+
+    async def _alone(self, front_end: FrontEnd, calls: Sequence[Call]) -> float:
+        times = []
+        for call in calls:
+            text = call.text(self.source)
+            start = time.perf_counter()
+            await front_end.answer(text, call.name)
+            times.append(time.perf_counter() - start)
+        return float(np.median(times))
 
     def _load(self, rate: float, count: int) -> Load:
         return load(rate, count, sessions=self.sessions, available=len(self.source), bursts=self.bursts)
@@ -216,7 +240,7 @@ class Trial:
 async def _serve(
     connection: Connection, board: Board, answer: Answer, made: Load, source: str
 ) -> list[tuple[int, bytes]]:
-    """Answers calls until there are no more; returns some of the answers."""
+    """Answers calls until there are no more, or the load is gone; returns some of the answers."""
     chosen = random.Random(len(made.calls))
     kept: list[tuple[int, bytes]] = []
     tasks: set[asyncio.Task[None]] = set()
@@ -229,13 +253,16 @@ async def _serve(
             kept.append((number, ids.tobytes()))
 
     connection.send("ready")
-    begun = 0
+    begun = idle = 0
     while not board.state[1]:
+        idle += 1
+        if idle % GLANCE == 0 and connection.poll():
+            break  # which the caller learns from the connection
         while begun < board.state[0]:
             task = asyncio.ensure_future(respond(int(board.posted[begun])))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-            begun += 1
+            begun, idle = begun + 1, 0
             await asyncio.sleep(0)
         await asyncio.sleep(0)
     for task in tasks:
