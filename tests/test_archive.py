@@ -149,8 +149,8 @@ def test_the_file_says_what_it_is(path: pathlib.Path) -> None:
         "wal",
     ]
     with Archive(path) as some:
-        assert some._connection is not None
-        assert some._connection.execute("PRAGMA synchronous").fetchone() == (1,)
+        assert some._writer.connection is not None
+        assert some._writer.connection.execute("PRAGMA synchronous").fetchone() == (1,)
 
 
 def test_a_closed_archive_finds_and_keeps_nothing(path: pathlib.Path) -> None:
@@ -233,8 +233,11 @@ def test_a_file_of_something_else_is_refused_and_stays_as_it_is(
 
 
 def test_a_path_that_cannot_be_is_an_oserror(tmp_path: pathlib.Path) -> None:
-    for path in (tmp_path, tmp_path / "no such folder" / "sessions"):
-        with pytest.raises(OSError, match=r"cannot be opened .* its folder must exist") as caught:
+    for path, message in (
+        (tmp_path, "is a directory"),
+        (tmp_path / "no such folder" / "sessions", r"cannot be opened .* its folder must exist"),
+    ):
+        with pytest.raises(OSError, match=message) as caught:
             Archive(path)
         assert str(path) in str(caught.value)
     assert not list(tmp_path.iterdir())
@@ -278,8 +281,8 @@ def test_a_file_found_to_be_damaged_later_is_given_up_with_one_warning(
 def test_a_full_disk_is_no_error(path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     with Archive(path) as some:
         some.put(b"", "key", b"data", 1.0)
-        assert some._connection is not None
-        some._connection.execute("PRAGMA max_page_count = 8")
+        assert some._writer.connection is not None
+        some._writer.connection.execute("PRAGMA max_page_count = 8")
         some.put(b"", "key", bytes(100_000), 1.0)
         some.put(b"", "other", bytes(100_000), 1.0)
     (message,) = warnings(caplog)
@@ -349,8 +352,8 @@ def test_whatever_bit_is_flipped_nothing_else_is_raised(path: pathlib.Path) -> N
 def test_what_is_no_blob_is_no_error(value: str, path: pathlib.Path) -> None:
     with Archive(path) as some:
         some.put(b"", "key", b"data", 1.0)
-        assert some._connection is not None
-        some._connection.execute(f"UPDATE states SET data = {value}")
+        assert some._writer.connection is not None
+        some._writer.connection.execute(f"UPDATE states SET data = {value}")
         assert isinstance(some.get(b"", "key"), bytes)
 
 
@@ -581,8 +584,8 @@ def test_a_killed_process_loses_nothing_that_was_put(path: pathlib.Path) -> None
             n += 1
             certain[n % 4] = n
         with Archive(path) as some:
-            assert some._connection is not None
-            assert some._connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert some._writer.connection is not None
+            assert some._writer.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             for key, last in certain.items():
                 data = some.get(b"", f"key {key}")
                 if key == (n + 1) % 4 and data == version(n + 1):

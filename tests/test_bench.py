@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 import toktier
 from tests import zoo
-from toktier import cli, router
+from toktier import cli, router, terminal
 from toktier.bench import contenders, measuring, plan, plot, report
 from toktier.bench.measuring import Bench, Row, Subject
 from toktier.bench.plan import Appends, NotMeasurable, Plan
@@ -277,7 +277,7 @@ def synthetic(seconds: float = 12.345, mismatches: int = 0) -> measuring.Result:
 
 @pytest.mark.parametrize("seconds", [0.000_986, 0.000_099_9, 0.123, 12.345])
 def test_the_tables_fit_a_terminal_in_full(capsys: pytest.CaptureFixture[str], seconds: float) -> None:
-    console = cli.plain_console()
+    console = terminal.plain_console()
     console.width = 80
     console.print(*report.tables(synthetic(seconds)))
     output = capsys.readouterr().out

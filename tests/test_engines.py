@@ -18,7 +18,7 @@ from tokenizers import AddedToken, models
 import toktier
 from tests import material, zoo
 from tests.test_session import check
-from tests.texts import fragments, random_text
+from toktier.campaign.texts import fragments, random_text
 from toktier.engines.base import Engine, Inapplicable
 from toktier.engines.gigatoken import GigatokenEngine
 from toktier.engines.memo import LONGEST, MemoEngine

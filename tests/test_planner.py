@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import material
-from tests.programs import small_rooms
-from tests.texts import EVERYWHERE, fragments
+from tests import material, zoo
+from tests.rooms import small_rooms
 from toktier import executor, planner
+from toktier.campaign.texts import EVERYWHERE, fragments
 from toktier.engines.base import Engine, Ids
 from toktier.executor import Chunk, Executor
 from toktier.planner import CHUNK, parts
@@ -31,6 +31,11 @@ MINI = material.load("toktier-mini")
 def long_text() -> str:
     text = "".join(map(material.chatml, material.agent_sessions()))
     return (text * (1 + 400_000 // len(text)))[:400_000]
+
+
+@pytest.fixture(autouse=True)
+def tiny_chunks_are_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "LEAST", 1)
 
 
 @pytest.mark.parametrize("name", material.supported())
@@ -75,6 +80,7 @@ def test_texts_with_few_cuts_or_none_are_right(text: str) -> None:
 def test_looking_for_a_cut_is_bounded() -> None:
     with mock.patch.object(type(MINI.family), "last_cut", wraps=MINI.family.last_cut) as asked:
         assert MINI.planner.cuts("a" * 1_000_000) == []
+    assert asked.call_args_list
     assert all(stop - start <= planner.REACH for (_, start, stop), _ in asked.call_args_list)
 
 
@@ -100,10 +106,10 @@ def test_a_guarded_character_sends_one_chunk_to_the_reference(long_text: str) ->
 
 
 def test_unsupported_tokenizers_are_encoded_whole(long_text: str) -> None:
-    tok = material.load("llama2") if "llama2" in material.available() else None
-    if tok is not None:
-        assert tok.planner.cuts(long_text) == []
-        assert tok.encode(long_text[:150_000]).tolist() == material.reference("llama2")(long_text[:150_000])
+    name, text = next(iter(zoo.UNSUPPORTED)), long_text[:150_000]
+    tok, reference = material.registry().load(zoo.build(name)), zoo.build(name)
+    assert tok.planner.cuts(text) == []
+    assert tok.encode(text).tolist() == reference.encode(text, add_special_tokens=False).ids
 
 
 # The executor
@@ -224,6 +230,16 @@ def test_an_engine_is_given_as_many_chunks_as_are_worth_a_call() -> None:
     assert engine.begun._value == 3
 
 
+def test_many_short_texts_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "LEAST", 1 << 14)
+    engine = Slow()
+    for _ in range(4):
+        engine.go.release()
+    texts = ["sixteen letters."] * 4000
+    assert [int(ids[0]) for ids in Executor(1).encode(engine, [Chunk(text, False) for text in texts])] == [16] * 4000
+    assert engine.begun._value == 4
+
+
 class Failing:
     name = "failing"
 
@@ -241,8 +257,8 @@ def test_what_an_engine_raises_is_raised_where_it_was_asked_and_nowhere_else() -
     for _ in range(20):
         with pytest.raises(OSError, match="as planned"):
             work.encode(Failing(), [Chunk(text, False) for text in ["good"] * 3 + ["bad"] + ["good"] * 30])
+        assert work._waiting == []  # nobody waits for the rest of it
         assert [int(ids[0]) for ids in work.encode(Failing(), [Chunk("good", False)] * 9)] == [4] * 9
-    assert work._waiting == []
 
 
 def test_without_threads_it_is_done_where_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import toktier
 from tests import material, zoo
-from tests.texts import EVERYWHERE, fragments
+from toktier.campaign.texts import EVERYWHERE, fragments
 from toktier.engines.reference import ReferenceEngine
 from toktier.executor import Executor
 from toktier.families import normalization, synchronizing

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 import toktier
 from tests import material, zoo
-from tests.programs import END, Broken, Change, Kind, Operation, Watched, run, shown, small_rooms
-from tests.texts import EVERYWHERE, fragments
+from tests.rooms import small_rooms
 from toktier import Patch, Session
+from toktier.campaign.programs import END, Change, Kind, Operation, run, shown
+from toktier.campaign.texts import EVERYWHERE, fragments
+from toktier.campaign.watched import Broken, Watched
 from toktier.engines.base import Engine, Ids
 from toktier.families.family import Family
 from toktier.planner import CHUNK
@@ -427,7 +429,7 @@ def test_a_patch_after_a_missing_one_is_refused() -> None:
     session = Session(material.load("toktier-mini"), "abc def")
     ids = session.tolist()
     session.append(" ghi jkl mno")
-    with pytest.raises(ValueError, match="earlier one missing"):
+    with pytest.raises(ValueError, match="is for 10 ids, not 2"):
         session.append(" pqr").apply(ids)
 
 

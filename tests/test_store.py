@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 import toktier
 from tests import material
-from tests.programs import Broken, Watched
 from tests.stress import stress
 from tests.test_planner import Slow
-from tests.texts import EVERYWHERE, fragments
 from toktier import InvalidText, Session, SessionStore, UnknownEngine, prefixes, shelf, store
+from toktier.campaign.texts import EVERYWHERE, fragments
+from toktier.campaign.watched import Broken, Watched
 from toktier.engines.base import Ids
 
 MINI = material.load("toktier-mini")

@@ -11,14 +11,17 @@ from toktier.errors import (
     EngineFailure,
     InvalidDefinition,
     InvalidText,
+    SessionInUse,
+    SessionTorn,
     StateMismatch,
     ToktierError,
     UnknownEngine,
     UnknownTokenizer,
 )
 from toktier.families.family import Family
+from toktier.patch import Patch
 from toktier.registry import Registry, load
-from toktier.session import Patch, Session
+from toktier.session import Session
 from toktier.shelf import Usage
 from toktier.store import SessionStore
 from toktier.tokenizer import Report, Tokenizer
@@ -34,7 +37,9 @@ __all__ = [
     "Registry",
     "Report",
     "Session",
+    "SessionInUse",
     "SessionStore",
+    "SessionTorn",
     "StateMismatch",
     "Tokenizer",
     "ToktierError",

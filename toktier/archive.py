@@ -40,7 +40,7 @@ class Archive:
     Once it is open, nothing that happens to the file is an error: whoever serves goes on without. A file that turns out
     to be damaged, or that cannot be read or written any more (the disk is full), is given up with one warning: nothing
     is found in it, and nothing is put. A call that another process keeps waiting for too long, or that puts more than
-    SQLite takes, logs a warning and does nothing.
+    SQLite takes, logs a warning and does nothing. Reading waits for nobody who writes.
 
     Args:
         path: The file; made if there is none.
@@ -52,17 +52,23 @@ class Archive:
     Example:
         >>> import pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Archive(pathlib.Path(folder, "sessions")) as archive:
-        ...     archive.put(b"", "chat-42", b"state", used=1.0)
+        ...     _ = archive.put(b"", "chat-42", b"state", used=1.0)
         ...     archive.get(b"", "chat-42"), archive.get(b"another tenant", "chat-42")
         (b'state', None)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if path in ("", b""):
+            raise ValueError("path must not be empty: it is the file that sessions are saved in")
         self._path = pathlib.Path(path).absolute()  # it may be opened again, after a change of directory
-        self._lock = threading.Lock()
+        if self._path.is_dir():
+            raise IsADirectoryError(f"archive {str(self._path)!r} is a directory: give the path of a file in it")
+        with contextlib.suppress(OSError):  # it has transcripts in it, which are nobody else's business
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         self._over = False
         """Whether it is closed or given up."""
-        self._connection: sqlite3.Connection | None = self._opened()
+        self._writer, self._reader = _Line(), _Line()
+        self._writer.connection = self._opened(to_write=True)
         with _forking:
             _archives.add(self)
 
@@ -76,9 +82,15 @@ class Archive:
 
     def __len__(self) -> int:
         """How many there are."""
-        return self._do(lambda c: int(c.execute("SELECT count(*) FROM states").fetchone()[0])) or 0
+        question = "SELECT count(*) FROM states"
+        return self._do(self._reader, lambda c: int(c.execute(question).fetchone()[0])) or 0
 
-    def put(self, salt: bytes, key: str, data: bytes, used: float) -> None:
+    @property
+    def works(self) -> bool:
+        """Whether it is neither closed nor given up."""
+        return not self._over
+
+    def put(self, salt: bytes, key: str, data: bytes, used: float) -> bool:
         """Keeps some bytes in the place of those that there were.
 
         Args:
@@ -86,62 +98,75 @@ class Archive:
             key: What they are kept under.
             data: The bytes.
             used: When they were last of use, in seconds since the epoch.
+
+        Returns:
+            Whether they are kept now.
         """
         if len(data) > LARGEST:
             logger.warning("archive %s does not take %d bytes for one key, at most %d", self._path, len(data), LARGEST)
-            return
+            return False
         row = salt, _blob(key), used, data
-        self._do(lambda c: c.execute("INSERT OR REPLACE INTO states (salt, key, used, data) VALUES (?, ?, ?, ?)", row))
+        statement = "INSERT OR REPLACE INTO states (salt, key, used, data) VALUES (?, ?, ?, ?)"
+        return self._do(self._writer, lambda c: c.execute(statement, row)) is not None
 
     def get(self, salt: bytes, key: str) -> bytes | None:
         """What is kept under a key, or None."""
         question = "SELECT CAST(data AS BLOB) FROM states WHERE salt = ? AND key = ?"
-        row: tuple[bytes | None] | None = self._do(lambda c: c.execute(question, (salt, _blob(key))).fetchone())
+        row: tuple[bytes | None] | None = self._do(
+            self._reader, lambda c: c.execute(question, (salt, _blob(key))).fetchone()
+        )
         return None if row is None else row[0]
 
-    def remove(self, salt: bytes, key: str) -> None:
-        """Keeps nothing under a key any more."""
-        self._do(lambda c: c.execute("DELETE FROM states WHERE salt = ? AND key = ?", (salt, _blob(key))))
+    def remove(self, salt: bytes, key: str) -> bool:
+        """Keeps nothing under a key any more; whether that is so now."""
+        statement = "DELETE FROM states WHERE salt = ? AND key = ?"
+        return self._do(self._writer, lambda c: c.execute(statement, (salt, _blob(key)))) is not None
 
     def expire(self, before: float) -> int:
         """Removes what was not of use since a time, in seconds since the epoch; returns how many that were."""
-        return self._do(lambda c: c.execute("DELETE FROM states WHERE used < ?", (before,)).rowcount) or 0
+        statement = "DELETE FROM states WHERE used < ?"
+        return self._do(self._writer, lambda c: c.execute(statement, (before,)).rowcount) or 0
 
     def close(self) -> None:
         """Closes the file. Nothing is found or kept afterwards."""
-        with self._lock:
-            self._over = True
-            self._disconnect()
+        self._over = True
+        for line in (self._writer, self._reader):
+            with line.lock:
+                line.disconnect()
 
-    def _do(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
-        with self._lock:
+    def _do(self, line: _Line, action: Callable[[sqlite3.Connection], T]) -> T | None:
+        with line.lock:
             if self._over:
+                line.disconnect()
                 return None
             try:
-                if self._connection is None:  # this process was forked, or has forked
-                    self._connection = self._opened()
-                return action(self._connection)
+                if line.connection is None:  # it was not needed yet, or this process was forked, or has forked
+                    line.connection = self._opened(to_write=line is self._writer)
+                return action(line.connection)
             except (sqlite3.Error, StateMismatch, OSError) as error:
                 if _is_locked(error) or _is_locked(error.__cause__):
                     logger.warning("archive %s is kept busy by another process: %s", self._path, error)
                     return None
-                logger.warning("archive %s is given up: %s", self._path, error)
+                if not self._over:
+                    logger.warning(
+                        "archive %s is given up: %s. Sessions go on in memory and give the right ids; nothing is saved"
+                        " until the store is made anew",
+                        self._path,
+                        error,
+                    )
                 self._over = True
-                self._disconnect()
+                line.disconnect()
                 return None
 
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-        self._connection = None
-
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self, *, to_write: bool) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = None
         try:
             # One statement is one transaction; the lock above is what several threads need.
             connection = sqlite3.connect(self._path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-            self._prepare(connection)
+            if to_write:
+                self._prepare(connection)
+            else:
+                self._look_at(connection)
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -162,15 +187,7 @@ class Archive:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         # All in one transaction: another process may be making the same file.
         connection.execute("BEGIN IMMEDIATE")
-        application, version, tables = (
-            connection.execute(question).fetchone()[0]
-            for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-        )
-        if (application, version) != (APPLICATION, VERSION):
-            if application or version or tables:
-                ours = application == APPLICATION
-                what = f"version {version}, not {VERSION}" if ours else "a database of something else"
-                raise StateMismatch(f"archive {str(self._path)!r} is {what}: delete it, or give another path")
+        if not self._look_at(connection):
             # The bytes stand last: whoever looks for what is old must not read through them.
             connection.execute(
                 "CREATE TABLE states"
@@ -181,6 +198,35 @@ class Archive:
         connection.execute("COMMIT")
         _write_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
+
+    def _look_at(self, connection: sqlite3.Connection) -> bool:
+        """Whether a database is an archive already, and not empty."""
+        application, version, tables = (
+            connection.execute(question).fetchone()[0]
+            for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+        )
+        if (application, version) == (APPLICATION, VERSION):
+            return True
+        if application or version or tables:
+            ours = application == APPLICATION
+            what = f"version {version}, not {VERSION}" if ours else "a database of something else"
+            raise StateMismatch(f"archive {str(self._path)!r} is {what}: delete it, or give another path")
+        return False
+
+
+class _Line:
+    """A connection, and the lock for the threads that use it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.connection: sqlite3.Connection | None = None
+
+    def disconnect(self) -> None:
+        """Closes the connection; the caller holds the lock."""
+        if self.connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self.connection.close()
+        self.connection = None
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
@@ -221,14 +267,16 @@ def _pause() -> None:
     _forking.acquire()
     _paused[:] = _archives
     for archive in _paused:
-        archive._lock.acquire()
-        archive._disconnect()
+        for line in (archive._writer, archive._reader):
+            line.lock.acquire()
+            line.disconnect()
 
 
 def _resume() -> None:
     """After a fork, on both sides; each connects when it is called again."""
     for archive in _paused:
-        archive._lock.release()
+        for line in (archive._writer, archive._reader):
+            line.lock.release()
     _paused.clear()
     _forking.release()
 

@@ -1,10 +1,9 @@
-"""The command line: ``toktier inspect``, ``encode``, ``demo``, ``bench`` and ``bench serve``."""
+"""The command line: ``toktier inspect``, ``encode``, ``verify``, ``demo`` and ``bench``; the way to all commands."""
 
 from __future__ import annotations
 
 import io
 import json
-import pathlib
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,24 +20,16 @@ from toktier.tokenizer import Tokenizer
 try:
     import click
     from click.core import ParameterSource
-    from rich.console import Console
     from rich.text import Text
 
     from toktier.bench import measuring, plan, plot, report, serve_report, serving
+    from toktier.campaign.commands import reproduce, verify
     from toktier.inspection import inspection, overview, relation, shown, visible
+    from toktier.terminal import Failure, plain_console, read
 except ModuleNotFoundError as missing:
     package = str(missing.name).partition(".")[0]
     print(f"the command line needs the package {package}: pip install 'toktier[cli]'", file=sys.stderr)
     raise SystemExit(2) from None
-
-
-class Failure(click.ClickException):
-    """An error that the user can do something about: one line, exit status 2."""
-
-    exit_code = 2
-
-    def __init__(self, message: str) -> None:
-        super().__init__(shown(" ".join(message.split())))
 
 
 class Commands(click.Group):
@@ -71,12 +62,12 @@ def main() -> None:
     Where to begin:
       toktier demo                      what it is good for, on this machine
       toktier inspect tokenizer.json    whether your tokenizer is supported, and if not, why
+      toktier verify tokenizer.json     whether any id differs, on your own machine and texts
     """  # noqa: D301
 
 
-def plain_console() -> Console:
-    """A console that prints a text as it is: what stands in a tokenizer's file is no markup."""
-    return Console(markup=False, emoji=False, highlight=False)
+main.add_command(verify)
+main.add_command(reproduce)
 
 
 @main.command()
@@ -155,15 +146,6 @@ def encode(
             click.echo()
         for members, piece in pieces(tok, ids):
             click.echo(f"{' '.join(map(str, members)):>8}  {visible(piece)}")
-
-
-def read(file: str | None) -> str:
-    """The text of a file or of the standard input, with its line breaks as they are."""
-    data = pathlib.Path(file).read_bytes() if file is not None else sys.stdin.buffer.read()
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise Failure(f"{file or 'standard input'}: not UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def pieces(tok: Tokenizer, ids: Sequence[int]) -> list[tuple[list[int], str]]:

@@ -51,12 +51,10 @@ def hunks(table: PieceTable, new: str) -> list[Hunk]:
         >>> hunks(PieceTable("one two three"), "one 2 three")
         [Hunk(start=4, stop=7, begin=4, end=5)]
     """
-    old_length, new_length = len(table), len(new)
-    prefix = table.common_prefix(new)
-    suffix = table.common_suffix(new, min(old_length, new_length) - prefix)
-    stop, end = old_length - suffix, new_length - suffix
-    if prefix == stop and prefix == end:
+    hunk = single_hunk(table, new)
+    if hunk is None:
         return []
+    prefix, stop, _, end = hunk
     if end - prefix < WORTHWHILE or stop - prefix < WORTHWHILE:
         return [Hunk(prefix, stop, prefix, end)]
     old = table.slice(prefix, stop)
@@ -71,6 +69,18 @@ def hunks(table: PieceTable, new: str) -> list[Hunk]:
         found.append(hunk)
         i, j = following_i + same, following_j + same
     return found
+
+
+def single_hunk(table: PieceTable, new: str) -> Hunk | None:
+    """The one change from the first place at which two texts differ to the last; None when they are equal.
+
+    >>> single_hunk(PieceTable("one two three"), "one 2 three")
+    Hunk(start=4, stop=7, begin=4, end=5)
+    """
+    prefix = table.common_prefix(new)
+    suffix = table.common_suffix(new, min(len(table), len(new)) - prefix)
+    stop, end = len(table) - suffix, len(new) - suffix
+    return None if prefix == stop == end else Hunk(prefix, stop, prefix, end)
 
 
 def _meet(old: str, i: int, new: str, j: int, end: int) -> tuple[int, int]:

@@ -26,7 +26,8 @@ class InvalidText(ToktierError, ValueError):
     r"""A text with a lone surrogate, which no tokenizer can encode.
 
     Attributes:
-        position: Index of the first lone surrogate in the text that was given.
+        character: The lone surrogate.
+        position: Its index in the text that was given; it is the first.
 
     Example:
         >>> import toktier
@@ -36,12 +37,13 @@ class InvalidText(ToktierError, ValueError):
         toktier.errors.InvalidText: surrogate U+D800 at position 2: ...
     """
 
-    def __init__(self, character: str, position: int) -> None:
+    def __init__(self, character: str, position: int, where: str = "") -> None:
         super().__init__(
-            f"surrogate U+{ord(character):04X} at position {position}: it is half a character and has no encoding; to "
-            "join pairs and replace the rest: text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
+            f"{where}surrogate U+{ord(character):04X} at position {position}: it is half a character and has no"
+            " encoding; to join pairs and replace the rest: text.encode('utf-16', 'surrogatepass').decode('utf-16',"
+            " 'replace')"
         )
-        self.position = position
+        self.character, self.position = character, position
 
 
 class UnknownTokenizer(ToktierError, LookupError):
@@ -56,8 +58,35 @@ class InvalidTranscript(ToktierError, ValueError):
     """A file to be replayed whose lines are not each ``{"messages": [{"role": ..., "content": ...}, ...]}``."""
 
 
+class InvalidReproduction(ToktierError, ValueError):
+    """A file that is no reproduction of a difference, is damaged or of another version, or lacks its tokenizer.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from toktier.reproduction import Reproduction
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "reproduction.json")
+        ...     _ = file.write_text('{"format": 9}')
+        ...     Reproduction.load(file)
+        Traceback (most recent call last):
+            ...
+        toktier.errors.InvalidReproduction: ...reproduction.json: of format 9, where this version of toktier reads 1
+    """
+
+
 class EngineFailure(ToktierError, RuntimeError):
     """An engine that could not encode a text, such as one on which a pattern backtracks beyond the library's limit."""
+
+
+class SessionInUse(ToktierError, RuntimeError):
+    """A session that one thread works on was called by another: use a fork each, or a :class:`toktier.SessionStore`."""
+
+
+class SessionTorn(ToktierError, RuntimeError):
+    """A session that an exception from outside (a signal handler's, too little memory) met while it was changing.
+
+    Its text and its ids need not belong together any more, so it gives none. Begin a new one with the text.
+    """
 
 
 class StateMismatch(ToktierError, ValueError):

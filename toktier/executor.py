@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -20,6 +21,10 @@ from toktier.engines.base import Engine, Ids
 
 AGEING = 10_000_000
 """Characters: a text that has waited for a second passes one that is so much shorter."""
+
+
+LEAST = 1 << 14
+"""Characters that are worth a call, whatever the engine: of a batch of many short texts, several go together."""
 
 
 class Chunk(NamedTuple):
@@ -51,7 +56,7 @@ class _Job:
     def take(self) -> range:
         """The chunks to encode next."""
         first, characters = self.begun, 0
-        size = getattr(self.engine, "call_size", 0)
+        size = max(getattr(self.engine, "call_size", 0), LEAST)
         while self.begun < len(self.chunks) and (not characters or characters < size):
             characters += len(self.chunks[self.begun].text)
             self.begun += 1
@@ -89,9 +94,9 @@ class Executor:
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores or usable_cores()
         self._renew()
+        _executors.add(self)
 
     def _renew(self) -> None:
-        self._process = os.getpid()
         self._lock = threading.Lock()
         self._waiting: list[_Job] = []
         """Those with chunks that nobody has begun."""
@@ -105,8 +110,6 @@ class Executor:
         """
         if not chunks:
             return []
-        if self._process != os.getpid():
-            self._renew()  # after a fork there are no threads, and a lock may be held by one of them for ever
         job = _Job(engine, chunks, [None] * len(chunks), sum(len(chunk.text) for chunk in chunks))
         with self._lock:
             self._waiting.append(job)
@@ -132,21 +135,26 @@ class Executor:
                     return True
                 self._busy += 1
                 self._threads = self._threads or ThreadPoolExecutor(self._cores, "toktier chunks")
+            ticket = [True]
             try:
-                self._threads.submit(self._work)
+                self._threads.submit(self._work, ticket)
             except RuntimeError:  # no more threads, or the interpreter is about to end
                 with self._lock:
+                    ticket.clear()  # it may be in the queue all the same, for a thread that comes to be free
                     self._busy -= 1
                     return self._busy > 0
 
-    def _work(self) -> None:
-        while True:
+    def _work(self, ticket: list[bool]) -> None:
+        while ticket:
             with self._lock:
                 if not self._waiting or self._busy > self._limit():
                     self._busy -= 1
                     return
                 job = min(self._waiting, key=_Job.urgency)
                 some = self._taken(job)
+                fewer = job not in self._waiting
+            if fewer:
+                self._engage()  # of several texts, there is one less: the core that was left alone may be free again
             self._encode(job, some)
 
     def _work_off(self, job: _Job) -> None:
@@ -183,3 +191,16 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+_executors: weakref.WeakSet[Executor] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    """In a child after a fork: there are no threads, and a lock may be held by one of them for ever."""
+    for executor in list(_executors):
+        executor._renew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_renew_all)

@@ -117,14 +117,37 @@ class IdArray:
             >>> ids.view().tolist()
             [9, 3]
         """
+        self.commit(start, stop, ids, self.prepare(start, stop, ids))
+
+    def prepare(self, start: int, stop: int, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32] | None:
+        """The first half of a splice: all that may run out of memory. Nothing can be seen of it.
+
+        Returns:
+            What :meth:`commit` needs besides: a buffer with the ids as they will be, or None if they go where they are.
+        """
         length = self._length
-        end = start + len(ids)
-        total = end + length - stop
+        total = start + len(ids) + length - stop
         fits = total <= self._capacity <= total + total // 4 + 4 * SPARE
         if start < self._shown and self._is_sole_owner():
             self._shown = 0
-        if start < self._shown or not (fits or self._grow(total)):
-            self._rebuild(start, stop, ids)
+        if start >= self._shown and (fits or self._grow(total)):
+            return None
+        buffer = np.empty(_with_spare(total), np.uint32)
+        buffer[:start] = self._buffer[:start]
+        buffer[start : start + len(ids)] = ids
+        buffer[start + len(ids) : total] = self._buffer[stop:length]
+        return buffer
+
+    def commit(
+        self, start: int, stop: int, ids: npt.NDArray[np.uint32], prepared: npt.NDArray[np.uint32] | None
+    ) -> None:
+        """The second half of a splice, with the arguments of the first and what that returned; it cannot fail."""
+        length = self._length
+        end = start + len(ids)
+        total = end + length - stop
+        if prepared is not None:
+            # The old one belongs to those who were shown it.
+            self._buffer, self._capacity, self._length, self._shown = prepared, len(prepared), total, 0
             return
         if stop < length and stop != end:
             # Between memoryviews this is one memmove; numpy moves overlapping cells upwards one by one.
@@ -157,18 +180,6 @@ class IdArray:
         not counted, or not at once, they are never all gone.
         """
         return self._buffer.base is None and _references(self._buffer) == SOLE
-
-    def _rebuild(self, start: int, stop: int, ids: npt.NDArray[np.uint32]) -> None:
-        """Splice into a new buffer; the old one belongs to those who were shown it."""
-        old, length = self._buffer, self._length
-        end = start + len(ids)
-        total = end + length - stop
-        buffer = np.empty(_with_spare(total), np.uint32)
-        buffer[:start] = old[:start]
-        buffer[start:end] = ids
-        buffer[end:total] = old[stop:length]
-        self._buffer = buffer
-        self._capacity, self._length, self._shown = len(buffer), total, 0
 
 
 def _references(anything: object) -> int:

@@ -206,12 +206,17 @@ class PieceTable:
             >>> PieceTable(text).text() is text
             True
         """
-        count = len(self._sources)
-        if count == 0:
-            return ""
-        if count > 1 or self._bounds[-1] != len(self._sources[0]):
-            self.replace_source("".join([self._piece(k) for k in range(count)]))
-        return self._sources[0]
+        text = self.joined()
+        if len(self._sources) > 1 or (self._sources and self._sources[0] is not text):
+            self.replace_source(text)
+        return text
+
+    def joined(self) -> str:
+        """The whole text as one string, which the table does not go on with; itself, if it is one already.
+
+        Where some of the text is ASCII and some is not, the pieces may take a fourth of the memory.
+        """
+        return "".join([self._piece(k) for k in range(len(self._sources))])
 
     def replace_source(self, text: str) -> None:
         """Go on with ``text`` as the only source; nothing is copied.
@@ -225,10 +230,10 @@ class PieceTable:
             >>> table.text()
             'new'
         """
-        self._sources = [text] if text else []
-        self._lows = array("q", (0,) if text else ())
-        self._bounds = array("q", (0, len(text)) if text else (0,))
-        self._garbage = 0
+        sources, lows = ([text], array("q", (0,))) if text else ([], array("q"))
+        bounds = array("q", (0, len(text)) if text else (0,))
+        # Side by side, so that nothing comes between them.
+        self._sources, self._lows, self._bounds, self._garbage = sources, lows, bounds, 0
 
     def copy(self) -> PieceTable:
         """An independent table with the same text. The strings are shared: O(pieces).

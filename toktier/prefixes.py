@@ -1,8 +1,8 @@
 """Which stored texts may share a long prefix with a new one: found by digests, to be confirmed by comparison.
 
 A text is listed under its prefixes of doubling lengths. The digest of a prefix covers a window at its end and, by way
-of the digest of the prefix half as long, those at the ends of all shorter ones: finding candidates costs microseconds,
-and the comparison that confirms one is the only pass over the text.
+of the digest of the prefix half as long, those at the ends of all shorter ones: finding candidates costs microseconds.
+What confirms one is a comparison, which is a pass over what the two have in common.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class Registry:
         definition = read(reference, files.definition, files.where, self._cache, earlier)
         family = Family.derive(definition, Probe(self._cache))
         with self._lock:
-            tokenizer = Tokenizer(family, ReferenceEngine(reference), self._cache, self._executor)
+            tokenizer = Tokenizer(family, ReferenceEngine(reference, family.digest), self._cache, self._executor)
             return self._by_digest.setdefault(family.digest, tokenizer)
 
 

@@ -57,14 +57,38 @@ class Route:
         guarded: The texts that went to the reference because of a character on which the engine differs.
         failed: The texts that did because the engine raised. After some it is given no more.
         call_size: Characters that are worth a call of their own, where a chunk is not.
+        digest: The family that it serves, if that is known.
+        epoch: Raised whenever ids that it gave before are trusted no more. Sessions then begin anew.
     """
 
-    __slots__ = ("_engine", "_is_guarded", "_reference", "call_size", "failed", "guarded", "name", "reason", "texts")
+    __slots__ = (
+        "__weakref__",
+        "_engine",
+        "_is_guarded",
+        "_reference",
+        "_served",
+        "call_size",
+        "digest",
+        "epoch",
+        "failed",
+        "guarded",
+        "name",
+        "reason",
+        "texts",
+    )
 
     def __init__(
-        self, engine: Engine, reference: ReferenceEngine, reason: str, evidence: Evidence | None = None
+        self,
+        engine: Engine,
+        reference: ReferenceEngine,
+        reason: str,
+        evidence: Evidence | None = None,
+        digest: str | None = None,
     ) -> None:
         self.name = engine.name
+        self.digest, self.epoch = digest, 0
+        self._served = engine, reason
+        """The engine, and why it may serve, also while the reference answers in its place."""
         self.call_size: int = getattr(engine, "call_size", 0)
         self.reason = reason
         self._engine = engine
@@ -109,6 +133,30 @@ class Route:
                     for text, it in zip(texts, guarded, strict=True)
                 ]
         return self._encoded(texts, continuation)
+
+    def fallback(self, text: str) -> str | None:
+        """Why the reference encodes a text in the engine's place, if it does."""
+        if self._engine is self._reference:
+            return f"the reference in its place: {self.reason}"
+        if self._is_guarded is not None and not text.isascii() and self._is_guarded(text):
+            return "the reference in its place, for a character on which the two differ"
+        return None
+
+    @property
+    def demoted(self) -> bool:
+        """Whether the reference answers in place of the engine, whatever the text is."""
+        return self._engine is self._reference
+
+    def demote(self, why: str) -> None:
+        """Gives the engine no more texts, and trusts nothing that it gave."""
+        self.epoch += 1
+        self.reason = f"demoted: {why}"
+        self._engine = self._reference
+
+    def restore(self) -> None:
+        """Trusts the engine again."""
+        self._engine, self.reason = self._served
+        self.failed = 0
 
     def _encoded(self, texts: Sequence[str], continuation: bool) -> list[Ids]:
         self.texts += len(texts)
@@ -230,7 +278,9 @@ class Router:
             if not family.supported:
                 raise Inapplicable(f"the family is not supported: {family.reason}")
             if name == MemoEngine.name:
-                self._decisions[name] = Route(MemoEngine(family, reference), reference, BY_THEOREM)
+                self._decisions[name] = Route(
+                    MemoEngine(family, reference), reference, BY_THEOREM, digest=family.digest
+                )
             else:
                 suspect = SUSPECTS[name]
                 suspect.check(family, reference)
@@ -239,7 +289,7 @@ class Router:
                     str(evidence)
                     if evidence.refused
                     # A new one: that which was compared has seen much that will never come again.
-                    else Route(suspect(family, reference, probe), reference, str(evidence), evidence)
+                    else Route(suspect(family, reference, probe), reference, str(evidence), evidence, family.digest)
                 )
         except Interrupted:
             return None

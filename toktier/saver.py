@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 import weakref
 
 from toktier.archive import Archive
+from toktier.errors import SessionTorn
 from toktier.shelf import Entry, Key, Shelf
 
 KEPT = 7 * 86400.0
 """Seconds for which a session is kept on disk."""
 
+TIDY = 3600.0
+"""Seconds between two looks at what is old."""
+
 IDLE = 5.0
 """Seconds after its last use from which on a session is saved while it stays in memory."""
+
+logger = logging.getLogger(__name__)
 
 
 class Saver:
@@ -31,22 +38,37 @@ class Saver:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._archive = Archive(path)
         self._archive.expire(time.time() - KEPT)
-        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._doomed: set[Key] = set()
+        """What was forgotten while the archive was busy: not found any more, and removed as soon as that works."""
+        self._closing, self._wake = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def look_after(self, shelf: Shelf) -> None:
-        """Saves what is idle, from now on until it is closed or the shelf is gone."""
+        """Saves what is idle or has to go, from now on until it is closed or the shelf is gone."""
         # A daemon: whoever wants everything saved before the process ends calls close().
-        arguments = weakref.ref(shelf), weakref.ref(self), self._closing
-        self._thread = threading.Thread(target=_save_idle, args=arguments, name="toktier saver", daemon=True)
+        arguments = weakref.ref(shelf), weakref.ref(self), self._closing, self._wake
+        self._thread = threading.Thread(target=_work, args=arguments, name="toktier saver", daemon=True)
         self._thread.start()
 
-    def save(self, entry: Entry) -> None:
-        """Saves a session. The caller holds its lock."""
-        if entry.session is not None and isinstance(entry.key.name, str) and not entry.saved:
-            age = time.monotonic() - entry.used
-            self._archive.put(_bytes(entry.key.salt), entry.key.name, entry.session.to_bytes(), used=time.time() - age)
-            entry.saved = True
+    def wake(self) -> None:
+        """Has the thread look now at what has to go."""
+        self._wake.set()
+
+    def save(self, entry: Entry, shelf: Shelf) -> None:
+        """Saves a session, if that is needed and works. The caller holds its lock."""
+        if entry.session is None or not isinstance(entry.key.name, str) or shelf.is_saved(entry):
+            return
+        try:
+            data = entry.session.to_bytes()
+        except (MemoryError, SessionTorn) as error:  # it stays as it is, and everybody else's is saved
+            logger.warning("session %r is not saved: %r", entry.key.name, error)
+            return
+        used = time.time() - (time.monotonic() - entry.used)
+        if self._archive.put(_bytes(entry.key.salt), entry.key.name, data, used=used):
+            shelf.note_saved(entry)
+            with self._lock:
+                self._doomed.discard(entry.key)
 
     def save_all(self, shelf: Shelf, idle: float = 0.0) -> None:
         """Saves all sessions that were not used for some seconds, as far as the disk does not have them as they are."""
@@ -55,33 +77,70 @@ class Saver:
             with shelf.holding(key) as entry:
                 if entry is not None:
                     with entry.lock:
-                        self.save(entry)
+                        self.save(entry, shelf)
 
     def load(self, key: Key) -> bytes | None:
         """A saved session, if there is one of that name."""
-        return self._archive.get(_bytes(key.salt), key.name) if isinstance(key.name, str) else None
+        with self._lock:
+            if key in self._doomed or not isinstance(key.name, str):
+                return None
+        return self._archive.get(_bytes(key.salt), key.name)
 
     def remove(self, key: Key) -> None:
         """Forgets a saved session."""
-        if isinstance(key.name, str):
-            self._archive.remove(_bytes(key.salt), key.name)
+        with self._lock:
+            self._doomed.add(key)
+        self._remove_doomed()
+
+    def keep_tidy(self) -> None:
+        """Removes what is old, and what could not be removed before."""
+        self._archive.expire(time.time() - KEPT)
+        self._remove_doomed()
+
+    @property
+    def works(self) -> bool:
+        """Whether anything can be saved: the file was not given up."""
+        return self._archive.works
 
     def close(self, shelf: Shelf) -> None:
         """Saves everything, and closes the archive."""
         self._closing.set()
+        self._wake.set()
         if self._thread is not None:
             self._thread.join()
-        self.save_all(shelf)
-        self._archive.close()
+        try:
+            self._remove_doomed()
+            self.save_all(shelf)
+            if self._doomed:
+                logger.warning("%d sessions that were forgotten could not be removed from the file", len(self._doomed))
+        finally:
+            self._archive.close()
+
+    def _remove_doomed(self) -> None:
+        for key in self._doomed.copy():
+            if isinstance(key.name, str) and self._archive.remove(_bytes(key.salt), key.name):
+                with self._lock:
+                    self._doomed.discard(key)
 
 
-def _save_idle(shelf: weakref.ref[Shelf], saver: weakref.ref[Saver], closing: threading.Event) -> None:
-    while not closing.wait(IDLE / 5):
+def _work(
+    shelf: weakref.ref[Shelf], saver: weakref.ref[Saver], closing: threading.Event, wake: threading.Event
+) -> None:
+    tidied = time.monotonic()
+    while not closing.is_set():
+        wake.wait(IDLE / 5)
+        wake.clear()
         alive, at_work = shelf(), saver()
         if alive is None or at_work is None:
             return
-        alive.sweep()
-        at_work.save_all(alive, IDLE)
+        try:
+            alive.sweep()
+            at_work.save_all(alive, IDLE)
+            if time.monotonic() - tidied > TIDY:
+                tidied = time.monotonic()
+                at_work.keep_tidy()
+        except Exception:  # whatever it is, the next session is not to be lost for it
+            logger.exception("saving idle sessions failed; it goes on with the next ones")
         del alive, at_work
 
 

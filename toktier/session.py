@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import MutableSequence
-from typing import Any, SupportsIndex, TypeAlias, TypeVar
+import threading
+from time import perf_counter_ns
+from typing import Any, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
-from attrs import field, frozen
 
-from toktier.difference import Hunk, hunks
-from toktier.engines.base import Engine, Ids
+from toktier.difference import Hunk, hunks, single_hunk
+from toktier.engines.base import UINT32, Engine, Ids, checked
+from toktier.errors import SessionInUse, SessionTorn, StateMismatch
+from toktier.explanation import Explanation, Step, explained
 from toktier.families.family import valid_text
 from toktier.idarray import IdArray
+from toktier.patch import Patch
 from toktier.piecetable import PieceTable
 from toktier.planner import LONG, parts
+from toktier.router import Route
 from toktier.seams import COARSE, Seam, Seams, breaks
-from toktier.state import State, pack, unpack
+from toktier.state import INSTEAD, State, pack, unpack
 from toktier.tokenizer import Tokenizer
 
-UINT32 = np.dtype(np.uint32)
 ID = UINT32.itemsize
 """Bytes of an id."""
 
@@ -35,58 +38,15 @@ PIECES = 32
 Change: TypeAlias = tuple[int, int, str]
 """The characters from the first position to the second become a text."""
 
-AnyIds = TypeVar("AnyIds", "MutableSequence[int]", Ids)
-
-
-@frozen(eq=False)
-class Patch:
-    """What an operation changed in a session's ids.
-
-    Attributes:
-        start: The first id that changed.
-        stop: The end of the old ids that were replaced, ``old[start:stop]``.
-        ids: What stands there now, read-only; uint32, shape (ids,).
-
-    Example:
-        >>> import toktier
-        >>> session = toktier.load("toktier-mini").session("Once upon a ti")
-        >>> copy = session.tolist()
-        >>> patch = session.append("me")
-        >>> patch.apply(copy) == session.tolist()
-        True
-    """
-
-    start: int
-    stop: int
-    ids: Ids = field(repr=lambda ids: f"<{len(ids)} ids>")
-
-    def apply(self, ids: AnyIds) -> AnyIds:
-        """Brings a copy of the ids before the operation up to date: ``ids[start:stop] = self.ids``.
-
-        Args:
-            ids: The ids before. A list is changed in place; an array cannot grow, so a new one is made.
-
-        Returns:
-            The ids after, in the same list or a new array.
-
-        Raises:
-            ValueError: There are fewer ids than the patch replaces: an earlier patch is missing.
-        """
-        if self.stop > len(ids):
-            raise ValueError(f"the patch is for at least {self.stop} ids, not {len(ids)}: is an earlier one missing?")
-        if isinstance(ids, np.ndarray):
-            return np.concatenate([ids[: self.start], self.ids, ids[self.stop :]])
-        ids[self.start : self.stop] = self.ids.tolist()
-        return ids
-
 
 class Session:
     """The ids of one text that grows and changes, always equal to the reference's for the whole text.
 
     ``append`` and ``edit`` cost as much as the change, whatever the length of the text; ``update`` reads the text once,
-    at the speed of a memory comparison. An operation that raises leaves the session as it was (unless the exception
-    comes from outside, like that of a signal handler). What a session has handed out never changes. Sessions are not
-    locked: use each from one thread at a time.
+    at the speed of a memory comparison. An operation that raises leaves the session as it was, with one exception: when
+    a signal handler raises or memory runs out in the moment of the change itself, the session gives no ids any more
+    rather than wrong ones (:class:`SessionTorn`). What a session has handed out never changes. A session is for one
+    thread at a time: a call that finds another thread at work in it raises.
 
     On a tokenizer without certified cuts (``tok.family.reason`` says why) everything works, by encoding in full.
 
@@ -100,39 +60,68 @@ class Session:
         TypeError: An argument is of another type.
         InvalidText: The text has a lone surrogate.
         UnknownEngine: There is no engine of that name, or it does not serve this tokenizer.
+        ValueError: The engine is another tokenizer's.
 
     Example:
         >>> import toktier
         >>> tok = toktier.load("toktier-mini")
         >>> session = toktier.Session(tok, "The quick brown fox")
         >>> session.append(" jumps over the lazy dog.")
-        Patch(start=..., stop=..., ids=<... ids>)
+        Patch(start=..., stop=..., ids=<... ids>, before=...)
         >>> session.edit(4, 9, "slow")
-        Patch(start=..., stop=..., ids=<... ids>)
+        Patch(start=..., stop=..., ids=<... ids>, before=...)
         >>> session.text
         'The slow brown fox jumps over the lazy dog.'
         >>> session.tolist() == tok.encode(session.text).tolist()
         True
     """
 
-    __slots__ = ("_engine", "_family", "_ids", "_list", "_planner", "_seams", "_table")
+    __slots__ = (
+        "_busy",
+        "_engine",
+        "_epoch",
+        "_family",
+        "_ids",
+        "_last",
+        "_list",
+        "_meter",
+        "_planner",
+        "_route",
+        "_seams",
+        "_table",
+        "_windows",
+    )
 
     def __init__(self, tok: Tokenizer, text: str = "", *, engine: str | Engine = "auto") -> None:
         if not isinstance(tok, Tokenizer):
-            raise TypeError(f"tok must be a toktier.Tokenizer, not {type(tok).__name__}: toktier.load() makes one")
+            raise TypeError(f"tok must be a toktier.Tokenizer, not a {type(tok)}: toktier.load() makes one")
         if not isinstance(engine, (str, Engine)):
-            raise TypeError(f"engine must be a name or a toktier.engines.base.Engine, not {type(engine).__name__}")
-        self._family, self._planner = tok.family, tok.planner
+            raise TypeError(f"engine must be a name or a toktier.engines.base.Engine, not {engine!r}")
+        if getattr(engine, "digest", None) not in {None, tok.family.digest}:
+            raise ValueError(f"engine {engine!r} is another tokenizer's, and gives other ids than {tok!r}")
+        self._family, self._planner, self._meter = tok.family, tok.planner, tok.meter
         self._engine = tok.engine(engine) if isinstance(engine, str) else engine
+        self._route = self._engine if isinstance(self._engine, Route) else None
+        self._epoch = 0 if self._route is None else self._route.epoch
+        self._busy = threading.Lock()
         self._table = PieceTable()
         self._ids = IdArray()
         self._list: list[int] | None = None
         self._seams = Seams()
-        self._append(valid_text(text))
+        self._windows: list[tuple[int, int]] = []
+        """What was encoded for the operation in progress: first character and length of each stretch."""
+        self._last: Step | None = None
+        if text := valid_text(text):
+            began = perf_counter_ns()
+            self._done("full" if len(text) < LONG else "planned", self._append(text), began)
 
     def __len__(self) -> int:
         """The number of ids."""
         return len(self._ids)
+
+    def __bool__(self) -> bool:
+        """True, also of a session without any ids: it is a session."""
+        return True
 
     def __repr__(self) -> str:
         return f"<toktier.Session {len(self._table)} characters, {len(self._ids)} ids, engine {self._engine.name}>"
@@ -140,6 +129,7 @@ class Session:
     @property
     def text(self) -> str:
         """The whole text. Put together when asked for; once it is, the session shares its memory."""
+        self._at_rest()
         return self._table.text()
 
     @property
@@ -148,6 +138,7 @@ class Session:
 
         It shares the session's memory: an operation that would write where it can be seen copies first.
         """
+        self._at_rest()
         return self._ids.view()
 
     @property
@@ -163,6 +154,7 @@ class Session:
 
     def tolist(self) -> list[int]:
         """The ids as a new list, copied from one that is kept up to date from the first call on."""
+        self._at_rest()
         if self._list is None:
             self._list = self._ids.window(0, len(self._ids)).tolist()
         return self._list.copy()
@@ -175,16 +167,28 @@ class Session:
         Raises:
             TypeError: The text is not a string.
             InvalidText: The text has a lone surrogate.
+            SessionInUse: Another thread is at work in this session.
         """
         if type(text) is not str or not text.isascii():
             text = valid_text(text)
-        return self._append(text)
+        if not self._busy.acquire(blocking=False):
+            raise SessionInUse(IN_USE)
+        try:
+            began = perf_counter_ns()
+            if self._route is not None and self._route.epoch != self._epoch:
+                patch = self._begin_anew(self._table.joined() + text)
+            else:
+                patch = self._append(text)
+            self._done("append", patch, began)
+        finally:
+            self._busy.release()
+        return patch
 
     def _append(self, text: str) -> Patch:
         table, ids, seams = self._table, self._ids, self._seams
         length, stop = len(table), len(ids)
         if not text:
-            return Patch(stop, stop, np.frombuffer(b"", UINT32))
+            return Patch(stop, stop, np.frombuffer(b"", UINT32), stop)
 
         # What stands behind the last seam is encoded again, together with the text. The old end is a seam itself if
         # the characters that meet there now are a pair: the ids left of it are known.
@@ -199,13 +203,18 @@ class Session:
         fresh = self._encode(window, left, fresh_seams, to_end=True, coarse=True)
         same = _common_begin(ids.window(left[1], stop).tobytes(), fresh)
         start = left[1] + same // ID
-        patch = Patch(start, stop, np.frombuffer(fresh, UINT32, -1, same))
+        patch = Patch(start, stop, np.frombuffer(fresh, UINT32, -1, same), stop)
 
-        ids.splice(start, stop, patch.ids)
-        table.append(text)
-        seams.extend(fresh_seams)
-        if self._list is not None:
-            self._list[start:] = patch.ids.tolist()
+        prepared = ids.prepare(start, stop, patch.ids)
+        try:
+            table.append(text)
+            ids.commit(start, stop, patch.ids, prepared)
+            seams.extend(fresh_seams)
+            if self._list is not None:
+                self._list[start:] = patch.ids.tolist()
+        except BaseException:
+            self._tear()
+            raise
         return patch
 
     def edit(self, start: SupportsIndex, stop: SupportsIndex, text: str) -> Patch:
@@ -220,14 +229,27 @@ class Session:
             IndexError: A position is out of range; negative ones do not count from the end.
             TypeError: The text is not a string, or a position is not an integer.
             InvalidText: The text has a lone surrogate.
+            SessionInUse: Another thread is at work in this session.
         """
         text = valid_text(text)
         start, stop = operator.index(start), operator.index(stop)
-        if not 0 <= start <= stop <= len(self._table):
-            raise IndexError(
-                f"edit({start}, {stop}) is out of range: 0 <= start <= stop <= {len(self._table)} characters"
-            )
-        return self._splice(start, stop, text)
+        if not self._busy.acquire(blocking=False):
+            raise SessionInUse(IN_USE)
+        try:
+            began = perf_counter_ns()
+            if not 0 <= start <= stop <= len(self._table):
+                raise IndexError(
+                    f"edit({start}, {stop}) is out of range: 0 <= start <= stop <= {len(self._table)} characters"
+                )
+            if self._route is not None and self._route.epoch != self._epoch:
+                old = self._table.joined()
+                patch = self._begin_anew(old[:start] + text + old[stop:])
+            else:
+                patch = self._splice(start, stop, text)
+            self._done("edit", patch, began)
+        finally:
+            self._busy.release()
+        return patch
 
     def update(self, full_text: str) -> Patch:
         """Makes ``full_text`` the text, whatever changed: finds that out itself.
@@ -239,13 +261,22 @@ class Session:
         Raises:
             TypeError: The text is not a string.
             InvalidText: The text has a lone surrogate.
+            SessionInUse: Another thread is at work in this session.
         """
         if type(full_text) is not str:
             full_text = valid_text(full_text)
-        return self._change(self._changes(full_text), full_text)
+        if not self._busy.acquire(blocking=False):
+            raise SessionInUse(IN_USE)
+        try:
+            began = perf_counter_ns()
+            return self._change(self._changes(full_text), full_text, began)
+        finally:
+            self._busy.release()
 
     def _changes(self, full_text: str) -> list[Change]:
         """What makes a text of this one, as edits in ascending order; they are valid."""
+        if self._route is not None and self._route.epoch != self._epoch:
+            return [(0, len(self._table), valid_text(full_text))]
         found: list[Hunk] = []
         for hunk in hunks(self._table, full_text):
             # Without a seam between two of them they would be encoded together, twice.
@@ -254,15 +285,59 @@ class Session:
             found.append(hunk)
         return [(h.start, h.stop, valid_text(full_text[h.begin : h.end], before=h.begin)) for h in found]
 
-    def _change(self, changes: list[Change], full_text: str) -> Patch:
-        """Makes changes, which give a full text."""
-        if len(changes) > 1:
+    def _small_changes(self, full_text: str, most: int) -> list[Change] | None:
+        """The same, if there is at most one change and few characters would be encoded for it; None if that is more."""
+        if self._route is not None and self._route.epoch != self._epoch:
+            return None
+        hunk = single_hunk(self._table, full_text)
+        if hunk is None:
+            return []
+        positions = self._seams
+        left = positions[max(positions.find(hunk.start) - 1, 0)][0]
+        behind = positions.find(hunk.stop + 1)
+        right = positions[behind][0] if behind < len(positions) else len(self._table)
+        if hunk.end - hunk.begin + right - left > most:
+            return None
+        return [(hunk.start, hunk.stop, valid_text(full_text[hunk.begin : hunk.end], before=hunk.begin))]
+
+    def _change(self, changes: list[Change], full_text: str, began: int) -> Patch:
+        """Makes changes, which give a full text, as an update that began at a time in nanoseconds."""
+        if self._route is not None and self._route.epoch != self._epoch:
+            patch = self._begin_anew(full_text)
+        elif len(changes) > 1:
             patch = self._splice_all(changes)
         else:
             patch = self._splice(*changes[0]) if changes else self._splice(0, 0, "")
         if self._table.pieces > PIECES:
-            self._table.replace_source(full_text)
+            try:
+                self._table.replace_source(full_text)
+            except BaseException:
+                self._tear()
+                raise
+        self._done("update", patch, began)
         return patch
+
+    def explain(self) -> Explanation:
+        """What the last operation did and why: a dictionary of facts, and one line for people as its ``str()``.
+
+        Example:
+            >>> import toktier
+            >>> session = toktier.load("toktier-mini").session("The quick brown fox", engine="memo")
+            >>> patch = session.append(" jumps over")
+            >>> print(session.explain())
+            append: 11 of 30 characters encoded, from the certified cut at 19 on by memo; 4 ids replace 0; ... ms
+            >>> session.explain()["reused"]
+            19
+        """
+        self._at_rest()
+        if self._last is None:
+            return Explanation(call="none", why="the session is empty, and nothing was called")
+        windows = self._last.windows
+        fallback = None if self._family.reason is None else f"no certified cuts: {self._family.reason}"
+        if self._route is not None and len(windows) == 1 and fallback is None:
+            start, size = windows[0]
+            fallback = self._route.fallback(self._table.slice(start, min(start + size, len(self._table))))
+        return explained(self._last, len(self._table), self._engine.name, fallback)
 
     def to_bytes(self) -> bytes:
         """The state of this session, to be kept or sent: some 8 bytes an id for English text.
@@ -274,8 +349,9 @@ class Session:
             >>> toktier.Session.from_bytes(tok, data).text
             'to be continued'
         """
+        self._at_rest()
         ids = self._ids.window(0, len(self._ids))
-        return pack(State(self.text, ids, *self._seams.arrays()), self._family.digest)
+        return pack(State(self._table.joined(), ids, *self._seams.arrays()), self._family.digest)
 
     @classmethod
     def from_bytes(
@@ -297,12 +373,22 @@ class Session:
         session._table.replace_source(state.text)
         session._ids.splice(0, 0, state.ids)
         session._seams = Seams.of(state.positions, state.counts)
+        # Of another version of this library, which knew another relation, they need not be certified.
+        for position in state.positions[1:].tolist():
+            if position < len(state.text) and not tok.family.is_cut(state.text, position):
+                raise StateMismatch(f"the seam of the state at {position} is no certified cut; {INSTEAD}")
         return session
 
     def fork(self) -> Session:
         """An independent session with the same state; ids and strings are shared until one of the two changes them."""
+        self._at_rest()
+        return self._forked()
+
+    def _forked(self) -> Session:
         other = object.__new__(Session)
         other._family, other._planner, other._engine = self._family, self._planner, self._engine
+        other._meter, other._route, other._epoch = self._meter, self._route, self._epoch
+        other._busy, other._windows, other._last = threading.Lock(), [], self._last
         other._table, other._ids, other._seams = self._table.copy(), self._ids.fork(), self._seams.copy()
         other._list = None if self._list is None else self._list.copy()
         return other
@@ -346,30 +432,81 @@ class Session:
         old, fresh = ids.window(left[1], right[1]), np.frombuffer(encoded, UINT32)
         head = _common_begin(old.tobytes(), encoded) // ID
         tail = _common_begin(old[head:][::-1].tobytes(), fresh[head:][::-1].tobytes()) // ID
-        patch = Patch(left[1] + head, right[1] - tail, fresh[head : len(fresh) - tail])
+        patch = Patch(left[1] + head, right[1] - tail, fresh[head : len(fresh) - tail], len(ids))
+        ids_shift = len(fresh) - len(old)
 
-        ids.splice(patch.start, patch.stop, patch.ids)
-        table.splice(start, stop, text)
-        # When nothing is left between the two seams, they are one.
-        seams.replace(kept, rest + (not window), fresh_seams, shift, len(fresh) - len(old))
-        if self._list is not None:
-            self._list[patch.start : patch.stop] = patch.ids.tolist()
+        del old  # a look at the ids, which do not move while anybody has one
+        prepared = ids.prepare(patch.start, patch.stop, patch.ids)
+        try:
+            table.splice(start, stop, text)
+            ids.commit(patch.start, patch.stop, patch.ids, prepared)
+            # When nothing is left between the two seams, they are one.
+            seams.replace(kept, rest + (not window), fresh_seams, shift, ids_shift)
+            if self._list is not None:
+                self._list[patch.start : patch.stop] = patch.ids.tolist()
+        except BaseException:
+            self._tear()
+            raise
         return patch
 
     def _splice_all(self, changes: list[Change]) -> Patch:
         """Several changes, in ascending order and apart from one another, as one operation."""
         # On a fork, so that an engine that fails in the middle leaves this session alone; from right to left, so that
         # the positions of the changes to come stay what they are.
-        draft, length = self.fork(), len(self)
+        draft, length = self._forked(), len(self)
         start = same_at_end = length
         for change in reversed(changes):
             ids_before = len(draft)
             patch = draft._splice(*change)
             start = min(start, patch.start)
             same_at_end = min(same_at_end, ids_before - patch.stop)
-        self._table, self._ids, self._seams, self._list = draft._table, draft._ids, draft._seams, draft._list
-        fresh = self._ids.window(start, len(self) - same_at_end)
-        return Patch(start, length - same_at_end, np.frombuffer(fresh.tobytes(), UINT32))
+        fresh = draft._ids.window(start, len(draft) - same_at_end).tobytes()
+        self._replace_by(draft)
+        return Patch(start, length - same_at_end, np.frombuffer(fresh, UINT32), length)
+
+    def _begin_anew(self, text: str) -> Patch:
+        """Encodes everything, since an engine that was trusted before is trusted no more."""
+        assert self._route is not None
+        draft, epoch, length = self._forked(), self._route.epoch, len(self)
+        draft._table, draft._ids, draft._seams, draft._list = PieceTable(), IdArray(), Seams(), None
+        draft._append(valid_text(text))
+        self._replace_by(draft)
+        self._epoch = epoch
+        return Patch(0, length, np.frombuffer(self._ids.window(0, len(self)).tobytes(), UINT32), length)
+
+    def _replace_by(self, draft: Session) -> None:
+        try:
+            self._table, self._ids, self._seams, self._list = draft._table, draft._ids, draft._seams, draft._list
+            self._windows += draft._windows
+        except BaseException:
+            self._tear()
+            raise
+
+    def _done(self, call: str, patch: Patch, began: int) -> None:
+        """Takes note of an operation."""
+        took = perf_counter_ns() - began
+        windows, self._windows = self._windows, []
+        self._last = Step(call, patch, windows, took)
+        encoded = windows[0][1] if len(windows) == 1 else sum([size for _, size in windows])
+        length, meter = len(self._table), self._meter
+        meter.count(call, self._engine.name, length, encoded, took)
+        watcher = meter.watcher
+        if watcher is not None and watcher.is_due():
+            watcher.offer(call, self._engine, length, self._table.copy().joined, self._ids.view())
+
+    def _at_rest(self) -> None:
+        if self._busy.locked():
+            raise SessionInUse(IN_USE)
+
+    def _tear(self) -> None:
+        """Lets go of a state that may be half changed, in the middle of the statements that change it."""
+        torn: Any = _Torn()
+        self._table = self._ids = self._seams = torn
+        self._list = None
+
+    @property
+    def _is_torn(self) -> bool:
+        return isinstance(self._table, _Torn)
 
     def _encode(self, window: str, left: Seam, fresh_seams: list[Seam], *, to_end: bool, coarse: bool) -> bytes:
         """The ids of a window of the text that begins at a seam; the seams inside it are added to a list.
@@ -379,6 +516,7 @@ class Session:
             that nobody can write to.
         """
         engine, (before, count) = self._engine, left
+        self._windows.append((before, len(window)))
         cuts = breaks(self._planner, window, to_end=to_end, coarse=coarse)
         texts = parts(window, cuts)
         encoded: Any  # an engine may be anybody's
@@ -389,9 +527,7 @@ class Session:
         if len(encoded) != len(texts):
             raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(texts)} texts")
         for k, part in enumerate(encoded):
-            if getattr(part, "dtype", None) != UINT32:
-                kind = getattr(part, "dtype", type(part).__name__)
-                raise TypeError(f"engine {engine.name!r} gave ids of type {kind}, not uint32")
+            checked(engine, part)
             if k < len(cuts):
                 count += len(part)
                 fresh_seams.append((before + cuts[k], count))
@@ -399,6 +535,21 @@ class Session:
             return b"".join(encoded)
         except TypeError:  # elements that do not lie side by side
             return np.concatenate(encoded).tobytes()
+
+
+IN_USE = "another thread is at work in this session: give each thread its fork(), or share a toktier.SessionStore"
+
+
+class _Torn:
+    """What is left of a session that was interrupted while it was changing."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise SessionTorn(
+            "an exception from outside met this session while it was changing: begin a new one, with the text"
+        )
+
+    def __len__(self) -> int:
+        return int(self.length)
 
 
 def _common_begin(old: bytes, new: bytes) -> int:

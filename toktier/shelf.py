@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -38,10 +39,10 @@ class Entry:
         lock: Held by whoever uses the session.
         session: The session; None until the first call is done.
         users: Calls that use it or wait for it. Until there are none, it stays.
-        used: When it was last used, in seconds of the monotonic clock.
+        used: When its last call ended, or began if that has not ended; in seconds of the monotonic clock.
         size: Bytes that it is taken to hold.
         digests: The prefixes it is listed under.
-        saved: Whether the disk has it as it is.
+        met: How its last call found it: ``"continued"`` and so on, as :class:`Usage` has it.
     """
 
     key: Key
@@ -51,7 +52,7 @@ class Entry:
     used: float = 0.0
     size: int = 0
     digests: list[bytes] = field(factory=list)
-    saved: bool = False
+    met: str = ""
 
 
 @frozen
@@ -61,7 +62,8 @@ class Usage:
     Attributes:
         sessions: Sessions in memory.
         nbytes: Bytes that they are taken to hold, short texts included.
-        continued: Calls that found their session in memory.
+        unsaved: Named sessions that the disk does not have as they are; all of them, for a store without a file.
+        continued: Calls that found their session in memory, whatever its text was.
         shared: Calls that began with a stored text that has a prefix in common.
         repeated: Calls with a short text that was stored as it is.
         resumed: Calls that found their session on disk.
@@ -72,6 +74,7 @@ class Usage:
 
     sessions: int = 0
     nbytes: int = 0
+    unsaved: int = 0
     continued: int = 0
     shared: int = 0
     repeated: int = 0
@@ -89,7 +92,7 @@ class Shelf:
     Args:
         max_bytes: What all entries together may hold. Beyond that, those that were not used for longest go.
         ttl: Seconds after which an entry that was not used goes.
-        farewell: Called with each entry that goes.
+        farewell: Called with each entry that is to go, whose lock is held; it is there for all meanwhile.
     """
 
     def __init__(self, max_bytes: int, ttl: float, farewell: Callable[[Entry], None]) -> None:
@@ -97,8 +100,10 @@ class Shelf:
         self._lock = threading.Lock()
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
         self._index: PrefixIndex[Key] = PrefixIndex()
-        self._bytes = 0
-        self._counts: dict[str, int] = {}
+        self._unsaved: dict[Key, None] = {}
+        self._bytes = self._going = 0
+        """What all entries hold, and what those of them do that are on their way out."""
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -106,32 +111,51 @@ class Shelf:
 
     def usage(self) -> Usage:
         """What there is, and what was met so far."""
+        totals: Counter[str] = Counter()
+        for (_, what), count in self.counts().items():
+            totals[what] += count
         with self._lock:
-            return Usage(sessions=len(self._entries), nbytes=self._bytes, **self._counts)
+            return Usage(sessions=len(self._entries), nbytes=self._bytes, unsaved=len(self._unsaved), **totals)
 
-    def count(self, what: str) -> None:
-        """Counts something that :class:`Usage` has a field for."""
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How often something was met, by what was looked for and what came of it."""
         with self._lock:
-            self._counts[what] = self._counts.get(what, 0) + 1
+            return dict(self._counts)
+
+    def count(self, kind: str, what: str) -> None:
+        """Counts something.
+
+        Args:
+            kind: What was looked for: a ``"session"`` by name, a text by its ``"content"``, a short ``"text"``.
+            what: What came of it: a field of :class:`Usage`.
+        """
+        with self._lock:
+            self._counts[kind, what] += 1
 
     @contextmanager
-    def using(self, key: Key) -> Iterator[Entry]:
+    def using(self, key: Key, *, sweep: bool = True) -> Iterator[Entry]:
         """The entry of a key, a new one if there is none. It stays for as long as it is used.
 
         One that has no session when it is left goes at once.
+
+        Args:
+            key: The key.
+            sweep: Whether what has to go then goes here and now, which may take as long as the disk does.
         """
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
                 entry = self._entries[key] = Entry(key)
-            else:
-                self._entries.move_to_end(key)
             entry.users += 1
-            entry.used = time.monotonic()
+            self._use(entry)
         try:
             yield entry
         finally:
-            self._leave(entry)
+            with self._lock:
+                self._use(entry)
+                self._leave(entry)
+            if sweep:
+                self.sweep()
 
     @contextmanager
     def holding(self, key: Key) -> Iterator[Entry | None]:
@@ -144,13 +168,23 @@ class Shelf:
             yield entry
         finally:
             if entry is not None:
-                self._leave(entry)
+                with self._lock:
+                    self._leave(entry)
 
     def unsaved(self, limit: float) -> list[Key]:
         """The keys of named sessions that the disk does not have as they are, and that were not used since a time."""
         with self._lock:
-            entries = [entry for entry in self._entries.values() if not entry.saved and entry.used <= limit]
-        return [entry.key for entry in entries if isinstance(entry.key.name, str)]
+            return [key for key in self._unsaved if self._entries[key].used <= limit]
+
+    def is_saved(self, entry: Entry) -> bool:
+        """Whether there is nothing to save of an entry. The caller holds its lock."""
+        with self._lock:
+            return entry.key not in self._unsaved
+
+    def note_saved(self, entry: Entry) -> None:
+        """Takes note that the disk has a session as it is. The caller holds its lock."""
+        with self._lock:
+            self._unsaved.pop(entry.key, None)
 
     def settle(self, entry: Entry, unchanged: int, text: str) -> None:
         """Takes note of what a session holds now. The caller holds its lock.
@@ -160,19 +194,20 @@ class Shelf:
             unchanged: Characters at the begin of its text that are as before.
             text: All of it.
         """
-        assert entry.session is not None
-        size = OVERHEAD + entry.session.nbytes
         digests = entry.digests
         listed = SHORTEST << len(digests) >> 1 if digests else 0
         if unchanged < listed or not listed <= len(text) < max(2 * listed, SHORTEST):
             digests = self._index.digests(text, entry.key.salt)
+        size = _size(entry)
         with self._lock:
             if digests is not entry.digests:
                 self._index.remove(entry.key, entry.digests)
                 self._index.add(entry.key, digests)
                 entry.digests = digests
             self._bytes += size - entry.size
-            entry.size, entry.saved = size, False
+            entry.size = size
+            if isinstance(entry.key.name, str):
+                self._unsaved[entry.key] = None
 
     def clear(self, entry: Entry) -> None:
         """Takes the session of an entry away. The caller holds its lock."""
@@ -184,7 +219,8 @@ class Shelf:
     def donor(self, text: str, salt: str) -> Iterator[tuple[Entry, int] | None]:
         """The entry whose text has the longest prefix in common with a text, and the length of that.
 
-        It is not locked, so it may have another text by the time it is.
+        One whose session is in use is passed over: nobody waits for somebody else's call. What is found is not locked,
+        so it may have another text by the time it is.
         """
         digests = self._index.digests(text, salt)
         with self._lock:
@@ -192,65 +228,94 @@ class Shelf:
             for entry in found:
                 entry.users += 1
         try:
-            yield _most_common(found, text)
+            yield self._most_common(found, text)
         finally:
-            for entry in found:
-                self._leave(entry)
+            with self._lock:
+                for entry in found:
+                    self._leave(entry)
+
+    def has_surplus(self) -> bool:
+        """Whether something has to go."""
+        with self._lock:
+            return self._surplus() is not None
 
     def sweep(self) -> None:
         """Lets go of what has to go."""
-        with self._lock:
-            gone = self._surplus()
-        for entry in gone:
-            self._farewell(entry)
+        while True:
+            with self._lock:
+                entry = self._surplus()
+                if entry is None:
+                    return
+                entry.users += 1
+                used, size = entry.used, entry.size
+                expired = used < time.monotonic() - self._ttl
+                self._going += size
+            try:
+                with entry.lock:
+                    self._farewell(entry)
+            finally:
+                with self._lock:
+                    self._going -= size
+                    if entry.users == 1 and entry.used == used:  # nobody came back to it meanwhile
+                        self._counts["", "expired" if expired else "evicted"] += 1
+                        self._unlist(entry)
+                        entry.session = None
+                    self._leave(entry)
+
+    def _use(self, entry: Entry) -> None:
+        entry.used = time.monotonic()
+        self._entries.move_to_end(entry.key)
 
     def _leave(self, entry: Entry) -> None:
-        with self._lock:
-            entry.users -= 1
-            if not entry.users and entry.session is None:
-                del self._entries[entry.key]
-            gone = self._surplus()
-        for other in gone:
-            self._farewell(other)
-
-    def _surplus(self) -> list[Entry]:
-        """Takes entries out that are too old or too many."""
-        oldest = next(iter(self._entries.values()), None)
-        limit = time.monotonic() - self._ttl
-        if self._bytes <= self._max_bytes and (oldest is None or oldest.used >= limit):
-            return []
-        gone = []
-        for entry in self._entries.values():
-            expired = entry.used < limit
-            if not expired and self._bytes <= self._max_bytes:
-                break
-            if not entry.users:
-                what = "expired" if expired else "evicted"
-                self._counts[what] = self._counts.get(what, 0) + 1
-                self._unlist(entry)
-                gone.append(entry)
-        for entry in gone:
+        entry.users -= 1
+        if not entry.users and entry.session is None:
             del self._entries[entry.key]
-        return gone
+
+    def _surplus(self) -> Entry | None:
+        """What has to go next: what is too large by itself, too old, or not used for longest where it is too much."""
+        limit = time.monotonic() - self._ttl
+        is_full = self._bytes - self._going > self._max_bytes
+        latest = next(reversed(self._entries.values()), None)
+        if is_full and latest is not None and latest.size > self._max_bytes and not latest.users:
+            return latest
+        for entry in self._entries.values():
+            if not is_full and entry.used >= limit:
+                return None
+            if not entry.users:
+                return entry
+        return None
 
     def _unlist(self, entry: Entry) -> None:
         self._index.remove(entry.key, entry.digests)
+        self._unsaved.pop(entry.key, None)
         self._bytes -= entry.size
         entry.digests, entry.size = [], 0
 
+    def _most_common(self, entries: list[Entry], text: str) -> tuple[Entry, int] | None:
+        """Of some entries, the one that has the longest prefix in common with a text, if that is worth anything."""
+        best: Entry | None = None
+        most = SHORTEST - 1
+        # From long to short: what is no longer than the best that was found cannot be better.
+        for entry in sorted(entries, key=_length, reverse=True):
+            if _length(entry) <= most or not entry.lock.acquire(blocking=False):
+                continue
+            try:
+                if entry.session is not None:
+                    common = entry.session._table.common_prefix(text)
+                    if common > most:
+                        best, most = entry, common
+                    size = _size(entry)  # a comparison may have made strings of their own of parts of others
+                    with self._lock:
+                        self._bytes += size - entry.size
+                        entry.size = size
+            finally:
+                entry.lock.release()
+        return None if best is None else (best, most)
 
-def _most_common(entries: list[Entry], text: str) -> tuple[Entry, int] | None:
-    """Of some entries, the one whose text has the longest prefix in common with a text, if that is worth anything."""
-    best: Entry | None = None
-    most = SHORTEST - 1
-    # From long to short: what is no longer than the best that was found cannot be better.
-    for entry in sorted(entries, key=_length, reverse=True):
-        with entry.lock:
-            if entry.session is not None and len(entry.session._table) > most:
-                common = entry.session._table.common_prefix(text)
-                if common > most:
-                    best, most = entry, common
-    return None if best is None else (best, most)
+
+def _size(entry: Entry) -> int:
+    assert entry.session is not None
+    return OVERHEAD + sys.getsizeof(entry.key.name) + sys.getsizeof(entry.key.salt) + entry.session.nbytes
 
 
 def _length(entry: Entry) -> int:

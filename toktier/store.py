@@ -10,22 +10,27 @@ import asyncio
 import functools
 import itertools
 import os
+import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 from attrs import evolve
 
-from toktier.engines.base import Engine, Ids
+from toktier.engines.base import Engine, Ids, checked
 from toktier.errors import StateMismatch
+from toktier.explanation import Explanation
 from toktier.families.family import valid_text
+from toktier.patch import Patch
 from toktier.prefixes import SHORTEST
 from toktier.saver import Saver
-from toktier.session import Change, Patch, Session
+from toktier.session import Change, Session
 from toktier.shelf import Entry, Key, Shelf, Usage
 from toktier.tokenizer import Tokenizer
 
@@ -58,7 +63,7 @@ class SessionStore:
 
     Raises:
         TypeError: An argument is of another type.
-        ValueError: A limit is not positive.
+        ValueError: A limit is not positive, or the engine is another tokenizer's.
         UnknownEngine: There is no engine of that name, or it does not serve this tokenizer.
         StateMismatch: The file is something else.
         OSError: The file cannot be opened.
@@ -84,25 +89,38 @@ class SessionStore:
         engine: str | Engine = "auto",
         path: str | os.PathLike[str] | None = None,
     ) -> None:
-        if not (max_bytes > 0 and ttl > 0):
-            raise ValueError(f"max_bytes and ttl must be positive, not {max_bytes} and {ttl}")
+        for name, limit, kinds in (("max_bytes", max_bytes, int), ("ttl", ttl, (int, float))):
+            if not isinstance(limit, kinds) or isinstance(limit, bool):
+                what = "an int" if kinds is int else "a number of seconds"
+                raise TypeError(f"{name} must be {what}, not {limit!r}")
+            if not limit > 0:
+                raise ValueError(f"{name} must be positive, not {limit}")
         Session(tok, engine=engine)  # says what is wrong with these two
-        self._tok, self._engine, self._max_bytes = tok, engine, max_bytes
+        self._tok, self._engine, self._max_bytes, self._ttl = tok, engine, max_bytes, ttl
         self._saver = None if path is None else Saver(path)
         # What is too short for the shelf has a place of its own, out of the same budget.
         self._shelf = Shelf(max_bytes - max_bytes // SHORT_SHARE, ttl, self._save)
-        self._short: OrderedDict[tuple[str, str], bytes] = OrderedDict()
-        """The ids of short texts, by salt and text."""
+        self._short: OrderedDict[tuple[str, str], tuple[bytes, float]] = OrderedDict()
+        """The ids of short texts, by salt and text, and when they were last asked for."""
         self._short_bytes = 0
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._threads: ThreadPoolExecutor | None = None
+        self._turns: dict[tuple[int, Key], asyncio.Lock] = {}
+        """By event loop and session: whose turn it is. Calls for one session wait here, and not in the threads."""
+        self._latest: Key | Explanation | None = None
+        """The last call: of which session it was, or what it did."""
+        self._closed = False
         if self._saver is not None:
             self._saver.look_after(self._shelf)
 
     def __len__(self) -> int:
         """The number of sessions in memory."""
         return len(self._shelf)
+
+    def __bool__(self) -> bool:
+        """True, also of a store that has no session yet: it is a store."""
+        return True
 
     def __repr__(self) -> str:
         usage = self.usage()
@@ -124,22 +142,25 @@ class SessionStore:
             session: The name of the session that it continues. Without one, the stored text that has the longest
                 prefix in common with it is looked for.
             salt: Separates tenants: what was stored under one salt is never found through another.
-            patch: Whether to return the patch as well, which says what changed since the last call for this session.
+            patch: Whether to return the patch as well, which says what changed since the last call for this session,
+                also if nobody waited for what that returned.
 
         Returns:
-            The ids, read-only; uint32, shape (ids,). They never change. With ``patch``, also the patch. One that begins
-            the session anew, because the store has no state of it or an older one, has all ids, and
-            ``start == stop == 0``: it replaces whatever copy of the ids there is.
+            The ids, read-only; uint32, shape (ids,). They never change. With ``patch``, also the patch. Where the store
+            has no state of the session in memory, its ``before`` is None: it has all ids, and replaces whatever copy of
+            them there is.
 
         Raises:
             TypeError: An argument is of another type, or a patch is asked for without a session.
+            ValueError: The name of the session is empty.
             InvalidText: The text has a lone surrogate; nothing has changed.
+            RuntimeError: The store is closed.
         """
-        text = _checked(text, session, salt, patch=patch)
+        text = self._checked(text, session, salt, patch=patch)
         if session is None:
             return self._by_content(text, salt)
         with self._shelf.using(Key(salt, session)) as entry, entry.lock:
-            done = self._bring(entry, text)
+            done = self._bring(entry, text, "session")
         return done if patch else done[0]
 
     @overload
@@ -156,17 +177,41 @@ class SessionStore:
         What changes no more than some thousand characters of a session in memory is done at once: another thread would
         take longer to be woken. Everything else is done by another thread, and awaited.
         """
-        text = _checked(text, session, salt, patch=patch)
-        if session is not None and (done := self._at_once(Key(salt, session), text)) is not None:
+        text = self._checked(text, session, salt, patch=patch)
+        if session is None:
+            if len(text) < SHORTEST and (known := self._remembered(text, salt)) is not None:
+                return known
+            return cast(Ids, await self._elsewhere(functools.partial(self.encode, text, salt=salt)))
+        key = Key(salt, session)
+        if (done := self._at_once(key, text)) is not None:
             return done if patch else done[0]
+        call: Callable[[], Ids | tuple[Ids, Patch]]
+        call = functools.partial(self.encode, text, session=session, salt=salt, patch=patch)
+        # One thread at most for one session, so that the others' calls find threads that are free.
+        which = id(asyncio.get_running_loop()), key
+        turn = self._turns.setdefault(which, asyncio.Lock())
+        try:
+            async with turn:
+                return cast("Ids | tuple[Ids, Patch]", await self._elsewhere(call))
+        finally:
+            if not turn.locked() and self._turns.get(which) is turn and not getattr(turn, "_waiters", None):
+                del self._turns[which]
+
+    async def _elsewhere(self, call: Callable[[], Any]) -> Any:
+        """What another thread returns for a call."""
         with self._lock:
             self._threads = self._threads or ThreadPoolExecutor(WAITING, "toktier store")
-        options: dict[str, Any] = {"session": session, "salt": salt, "patch": patch}
-        call: Callable[[], Ids | tuple[Ids, Patch]] = functools.partial(self.encode, text, **options)
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def forget(self, session: str, *, salt: str = "") -> None:
-        """Drops a session, in memory and on disk, if there is one."""
+        """Drops a session, in memory and on disk, if there is one.
+
+        Raises:
+            TypeError: The name or the salt is no string.
+        """
+        if session is None:
+            raise TypeError("session must be a str, not None: sessions without a name are not forgotten one by one")
+        self._checked("", session, salt, patch=False)
         key = Key(salt, session)
         with self._shelf.using(key) as entry, entry.lock:
             self._shelf.clear(entry)
@@ -175,23 +220,74 @@ class SessionStore:
 
     def usage(self) -> Usage:
         """What the store holds, and what its calls met so far."""
+        self._expire_short()
+        self._tidy()
         usage = self._shelf.usage()
         return evolve(usage, nbytes=usage.nbytes + self._short_bytes)
 
+    def explain(self, session: str | None = None, *, salt: str = "") -> Explanation:
+        """What the last call did and why; of all calls, or of those for one session.
+
+        Args:
+            session: The name of a session.
+            salt: As it was for the call.
+
+        Returns:
+            A dictionary of facts; its ``str()`` is one line for people.
+
+        Example:
+            >>> import toktier
+            >>> store = toktier.SessionStore(toktier.load("toktier-mini"), engine="memo")
+            >>> ids = store.encode("A transcript", session="chat-42")
+            >>> ids = store.encode("A transcript that grows", session="chat-42")
+            >>> print(store.explain())
+            update: session continued; 11 of 23 characters encoded, from the certified cut at 12 on by memo; ... ms
+        """
+        key = self._latest if session is None else Key(salt, session)
+        if isinstance(key, Explanation):
+            return key
+        if key is not None:
+            with self._shelf.holding(key) as entry:
+                if entry is not None:
+                    with entry.lock:
+                        if entry.session is not None:
+                            explanation = entry.session.explain()
+                            why = f"session {entry.met}; {explanation['why']}"
+                            return Explanation(explanation | {"met": entry.met, "why": why})
+        return Explanation(call="none", met=None, why="there is no such session in memory")
+
     def flush(self) -> None:
-        """Saves all named sessions, as far as the disk does not have them as they are."""
+        """Saves all named sessions, as far as the disk does not have them as they are.
+
+        Raises:
+            OSError: Some could not be saved: the file was given up, or is kept busy by another process.
+        """
         if self._saver is not None:
             self._saver.save_all(self._shelf)
+            left = self._shelf.usage().unsaved
+            if left and not self._saver.works:
+                raise OSError(f"{left} sessions are not saved: the file was given up, and the log says why")
+            if left:
+                raise OSError(f"{left} sessions are not saved: they are in use, or the file is kept busy; flush again")
 
     def close(self) -> None:
-        """Saves what is to be saved, and closes the file. The store must not be used any more."""
-        if self._saver is not None:
-            self._saver.close(self._shelf)
+        """Saves what is to be saved, and closes the file. Every call for the store raises from then on."""
+        self._closed = True
         if self._threads is not None:
             self._threads.shutdown()
+        if self._saver is not None:
+            self._saver.close(self._shelf)
 
     def __enter__(self) -> SessionStore:
         return self
+
+    async def __aenter__(self) -> SessionStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -200,7 +296,8 @@ class SessionStore:
 
     def _at_once(self, key: Key, text: str) -> tuple[Ids, Patch] | None:
         """What :meth:`encode` returns, if that is a matter of microseconds."""
-        with self._shelf.using(key) as entry:
+        began = perf_counter_ns()
+        with self._shelf.using(key, sweep=False) as entry:
             if not entry.lock.acquire(blocking=False):
                 return None
             try:
@@ -208,35 +305,55 @@ class SessionStore:
                 # The length alone shows most of what is too much, before any comparison.
                 if session is None or abs(len(text) - len(session._table)) > INLINE:
                     return None
-                changes = session._changes(text)
-                if sum(stop - start + len(new) for start, stop, new in changes) > INLINE:
-                    return None
-                return self._change(entry, session, changes, text)
+                changes = session._small_changes(text, INLINE)
+                done = None if changes is None else self._change(entry, changes, text, began, "session")
             finally:
                 entry.lock.release()
+        self._tidy()
+        return done
 
-    def _bring(self, entry: Entry, text: str) -> tuple[Ids, Patch]:
+    def _tidy(self) -> None:
+        """Has what has to go let go of; by another thread where that means saving it."""
+        if self._shelf.has_surplus():
+            if self._saver is None:
+                self._shelf.sweep()
+            else:
+                self._saver.wake()
+
+    def _bring(self, entry: Entry, text: str, kind: str) -> tuple[Ids, Patch]:
         """Brings a session to a text. The caller holds its lock."""
+        began = perf_counter_ns()
         if entry.session is not None:
-            return self._change(entry, entry.session, entry.session._changes(text), text)
-        session, how = self._resumed(entry.key), "resumed"
+            return self._change(entry, entry.session._changes(text), text, began, kind)
+        session, met = self._resumed(entry.key), "resumed"
         if session is None:
-            session, how = self._forked(text, entry.key.salt), "shared"
+            session, met = self._forked(text, entry.key.salt), "shared"
         if session is None:
-            session, how = Session(self._tok, text, engine=self._engine), "started"
+            session, met = Session(self._tok, text, engine=self._engine), "started"
         else:
             session.update(text)
-        entry.session = session
-        self._shelf.settle(entry, 0, text)
-        self._shelf.count(how)
-        return session.ids, Patch(0, 0, session.ids)
+        entry.session, entry.met = session, met
+        self._note(entry, kind, 0, text)
+        return session.ids, Patch(0, 0, session.ids, None)
 
-    def _change(self, entry: Entry, session: Session, changes: list[Change], text: str) -> tuple[Ids, Patch]:
+    def _change(self, entry: Entry, changes: list[Change], text: str, began: int, kind: str) -> tuple[Ids, Patch]:
         """Makes changes to a session. The caller holds its lock."""
-        patch = session._change(changes, text)
-        self._shelf.settle(entry, changes[0][0] if changes else len(text), text)
-        self._shelf.count("continued")
+        session = entry.session
+        assert session is not None
+        try:
+            patch = session._change(changes, text, began)
+        except BaseException:
+            if session._is_torn:
+                self._shelf.clear(entry)  # the next call begins anew
+            raise
+        entry.met = "continued"
+        self._note(entry, kind, changes[0][0] if changes else len(text), text)
         return session.ids, patch
+
+    def _note(self, entry: Entry, kind: str, unchanged: int, text: str) -> None:
+        self._shelf.settle(entry, unchanged, text)
+        self._shelf.count(kind, entry.met)
+        self._latest = entry.key
 
     def _by_content(self, text: str, salt: str) -> Ids:
         """The ids of a text that belongs to no session known by name."""
@@ -245,39 +362,75 @@ class SessionStore:
         with self._shelf.donor(text, salt) as found:
             if found is not None and isinstance(found[0].key.name, int):
                 donor, common = found
-                with self._shelf.using(donor.key) as entry, entry.lock:
+                with self._shelf.using(donor.key) as entry:
                     # What is lost is an end that nobody continued, or that is soon encoded again.
-                    if entry.session is not None and len(entry.session._table) - common <= NEAR:
-                        return self._bring(entry, text)[0]
+                    if entry.lock.acquire(blocking=False):
+                        try:
+                            if entry.session is not None and len(entry.session._table) - common <= NEAR:
+                                return self._bring(entry, text, "content")[0]
+                        finally:
+                            entry.lock.release()
         with self._shelf.using(Key(salt, next(self._numbers))) as entry, entry.lock:
-            return self._bring(entry, text)[0]
+            return self._bring(entry, text, "content")[0]
 
     def _repeated(self, text: str, salt: str) -> Ids:
-        """The ids of a short text, from the table of those."""
-        key = salt, text
+        """The ids of a short text, from the table of those or for it."""
+        self._tidy()
+        if (ids := self._remembered(text, salt)) is not None:
+            return ids
+        engine = self._tok.engine(self._engine) if isinstance(self._engine, str) else self._engine
+        began = perf_counter_ns()
+        known = checked(engine, engine.encode(text)).tobytes()
+        ids = np.frombuffer(known, np.uint32)
+        took = perf_counter_ns() - began
+        self._tok.meter.count("full", engine.name, len(text), len(text), took)
+        watcher = self._tok.meter.watcher
+        if watcher is not None and watcher.is_due():
+            watcher.offer("full", engine, len(text), text.__str__, ids)
+        self._shelf.count("text", "started")
+        why = f"text started; all of {len(text):,} characters encoded by {engine.name}; {took / 1e6:,.3f} ms"
+        self._latest = Explanation(call="full", met="started", characters=len(text), encoded=len(text), why=why)
         with self._lock:
-            known = self._short.get(key)
-            if known is not None:
-                self._short.move_to_end(key)
-        self._shelf.count("started" if known is None else "repeated")
-        if known is None:
-            engine = self._tok.engine(self._engine) if isinstance(self._engine, str) else self._engine
-            known = engine.encode(text).tobytes()
-            with self._lock:
-                self._short_bytes += _short_size(text, known) * (key not in self._short)
-                self._short[key] = known
-                while self._short_bytes > self._max_bytes // SHORT_SHARE:
-                    (_, oldest), ids = self._short.popitem(last=False)
-                    self._short_bytes -= _short_size(oldest, ids)
-        return np.frombuffer(known, np.uint32)
+            if (salt, text) not in self._short:
+                self._short[salt, text] = known, time.monotonic()
+                self._short_bytes += _short_size(salt, text, known)
+            while self._short_bytes > self._max_bytes // SHORT_SHARE:
+                self._drop_oldest()
+        return ids
+
+    def _remembered(self, text: str, salt: str) -> Ids | None:
+        """The ids of a short text, if they are in the table."""
+        self._expire_short()
+        with self._lock:
+            known = self._short.get((salt, text))
+            if known is None:
+                return None
+            self._short[salt, text] = known[0], time.monotonic()
+            self._short.move_to_end((salt, text))
+        self._shelf.count("text", "repeated")
+        why = f"text repeated; none of {len(text):,} characters encoded"
+        self._latest = Explanation(call="full", met="repeated", characters=len(text), encoded=0, why=why)
+        return np.frombuffer(known[0], np.uint32)
+
+    def _expire_short(self) -> None:
+        limit = time.monotonic() - self._ttl
+        with self._lock:
+            while self._short and next(iter(self._short.values()))[1] < limit:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        (salt, text), (ids, _) = self._short.popitem(last=False)
+        self._short_bytes -= _short_size(salt, text, ids)
 
     def _forked(self, text: str, salt: str) -> Session | None:
         """A session like the stored one that has the longest prefix in common with a text, if there is any."""
         with self._shelf.donor(text, salt) as found:
-            if found is None:
+            if found is None or not found[0].lock.acquire(blocking=False):
                 return None
-            with found[0].lock:
+            try:
                 return None if found[0].session is None else found[0].session.fork()
+            finally:
+                found[0].lock.release()
 
     def _resumed(self, key: Key) -> Session | None:
         """A session from the disk, if that has one."""
@@ -290,22 +443,24 @@ class SessionStore:
             return None
 
     def _save(self, entry: Entry) -> None:
-        """Saves a session that goes."""
+        """Saves a session that goes; the caller holds its lock."""
         if self._saver is not None:
-            with entry.lock:
-                self._saver.save(entry)
+            self._saver.save(entry, self._shelf)
+
+    def _checked(self, text: str, session: object, salt: object, *, patch: bool) -> str:
+        if self._closed:
+            raise RuntimeError("the store is closed: make a new one, on the same path to go on with what was saved")
+        if session is not None and not isinstance(session, str):
+            raise TypeError(f"session must be a str, not {type(session).__name__}")
+        if session == "":
+            raise ValueError("the name of a session must not be empty; without one, leave session out")
+        if not isinstance(salt, str):
+            raise TypeError(f"salt must be a str, not {type(salt).__name__}")
+        if patch and session is None:
+            raise TypeError("a patch says what changed in a session: name one")
+        # Whether it is valid is seen where it is new: reading all of it would be half of the time.
+        return text if type(text) is str else valid_text(text)
 
 
-def _checked(text: str, session: object, salt: object, *, patch: bool) -> str:
-    if session is not None and not isinstance(session, str):
-        raise TypeError(f"session must be a str, not {type(session).__name__}")
-    if not isinstance(salt, str):
-        raise TypeError(f"salt must be a str, not {type(salt).__name__}")
-    if patch and session is None:
-        raise TypeError("a patch says what changed in a session: name one")
-    # Whether it is valid is seen where it is new: reading all of it would be half of the time.
-    return text if type(text) is str else valid_text(text)
-
-
-def _short_size(text: str, ids: bytes) -> int:
-    return 400 + 2 * len(text) + len(ids)
+def _short_size(salt: str, text: str, ids: bytes) -> int:
+    return 400 + sys.getsizeof(salt) + sys.getsizeof(text) + len(ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +12,12 @@ from attrs import frozen
 
 from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
+from toktier.errors import InvalidText
 from toktier.executor import Executor
 from toktier.families.family import Family, valid_text
 from toktier.families.probing import DiskCache
-from toktier.planner import CutPlanner
+from toktier.meter import Meter
+from toktier.planner import LONG, CutPlanner
 from toktier.router import Router
 
 if TYPE_CHECKING:
@@ -55,6 +58,16 @@ class Report:
         return "\n".join(lines)
 
 
+def _valid(number: int, text: object) -> str:
+    """A text of a batch. An error says which it was."""
+    try:
+        return valid_text(text)  # type: ignore[arg-type]
+    except InvalidText as error:
+        raise InvalidText(error.character, error.position, f"texts[{number}]: ") from None
+    except TypeError as error:
+        raise TypeError(f"texts[{number}]: {error}") from None
+
+
 class Tokenizer:
     """A tokenizer: encodes, decodes, and starts sessions. It never changes, and is safe to share between threads.
 
@@ -63,6 +76,7 @@ class Tokenizer:
     Attributes:
         family: What the tokenizer is, and where texts may be cut for it.
         planner: Cuts long texts, and encodes them on several cores.
+        meter: Counts what is done with it; see :mod:`toktier.metrics`.
 
     Example:
         >>> import toktier
@@ -76,7 +90,10 @@ class Tokenizer:
     def __init__(self, family: Family, reference: ReferenceEngine, cache: DiskCache, executor: Executor) -> None:
         self.family = family
         self.planner = CutPlanner(family, executor)
+        self.meter = Meter()
         self._reference = reference
+        self._cache = cache
+        self._executor = executor
         self._router = Router(family, reference, cache)
 
     def __repr__(self) -> str:
@@ -100,7 +117,10 @@ class Tokenizer:
         text = valid_text(text)
         if add_special_tokens:
             return self._reference.encode_with_special_tokens(text)
-        return self.planner.encode(text, self._router.auto())
+        began, engine = perf_counter_ns(), self._router.auto()
+        ids = self.planner.encode(text, engine)
+        self._done(engine, [text], [ids], began)
+        return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of several texts, as a list of what :meth:`encode` gives for each.
@@ -111,7 +131,20 @@ class Tokenizer:
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of str, not one str")
-        return self.planner.encode_batch([valid_text(text) for text in texts], self._router.auto())
+        began, engine = perf_counter_ns(), self._router.auto()
+        checked = [_valid(number, text) for number, text in enumerate(texts)]
+        encoded = self.planner.encode_batch(checked, engine)
+        self._done(engine, checked, encoded, began)
+        return encoded
+
+    def _done(self, engine: Engine, texts: list[str], encoded: list[Ids], began: int) -> None:
+        """Takes note of a call."""
+        size = sum(map(len, texts))
+        self.meter.count("full" if size < LONG else "planned", engine.name, size, size, perf_counter_ns() - began)
+        if (watcher := self.meter.watcher) is not None:
+            for text, ids in zip(texts, encoded, strict=True):
+                if watcher.is_due():
+                    watcher.offer("full", engine, len(text), text.__str__, ids)
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, skip_special_tokens: bool = True) -> str:
         """The text of ids, as the reference decodes them.
@@ -141,6 +174,17 @@ class Tokenizer:
             <toktier engine memo: admitted: exact by the theorem of certified cuts, ...>
         """
         return self._router.auto() if name == "auto" else self._router.route(name)
+
+    def renewed(self) -> Tokenizer:
+        """The same tokenizer with new engines, which have seen nothing: to tell whether what one saw before matters.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> tok.renewed().engine("memo") is tok.engine("memo")
+            False
+        """
+        return Tokenizer(self.family, self._reference, self._cache, self._executor)
 
     def session(self, text: str = "", *, engine: str | Engine = "auto") -> Session:
         """A session that begins with a text: the same as ``Session(tok, text, engine=engine)``."""

@@ -23,9 +23,10 @@ from toktier.bench.plan import Appends, NotMeasurable, Plan
 from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import UnknownEngine
+from toktier.patch import Patch
 from toktier.replay import reference_of
 from toktier.router import NAMES
-from toktier.session import Patch, Session
+from toktier.session import Session
 from toktier.tokenizer import Tokenizer
 
 P = ParamSpec("P")

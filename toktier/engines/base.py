@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,21 @@ class Engine(Protocol):
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts; ``continuation`` holds for the first, each other one continues the one before."""
         ...
+
+
+UINT32 = np.dtype(np.uint32)
+
+
+def checked(engine: Engine, ids: Any) -> Ids:
+    """What an engine gave, which may be anybody's: an array of uint32 and nothing else.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if getattr(ids, "dtype", None) != UINT32:
+        kind = getattr(ids, "dtype", type(ids).__name__)
+        raise TypeError(f"engine {engine.name!r} gave ids of type {kind}, not uint32")
+    return ids  # type: ignore[no-any-return]
 
 
 def is_panic(error: BaseException) -> bool:

@@ -1,0 +1,396 @@
+"""Programs: what a caller does to sessions and engines, as data, so that one that fails can be made smaller and kept.
+
+:func:`run` leads sessions through a program beside a plain string and a plain list, and compares with a full encode by
+the reference after every operation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from attrs import define, evolve, field, frozen
+
+from toktier.campaign.watched import Broken, Watched
+from toktier.engines.base import Engine, Ids, contained
+from toktier.engines.reference import ReferenceEngine
+from toktier.errors import InvalidText
+from toktier.planner import parts
+from toktier.session import Session
+from toktier.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from toktier import Patch
+
+Reference: TypeAlias = Callable[[str], list[int]]
+"""A full encode by the reference library."""
+
+
+class Kind(enum.Enum):
+    """What is called."""
+
+    APPEND = "append"
+    EDIT = "edit"
+    UPDATE = "update"
+    FORK = "fork"
+    REFUSED = "an operation that must raise"
+    ENCODE = "encode"
+    """The engine alone encodes a text."""
+    PLAN = "encode in chunks"
+    """The engine does, with the planner, which cuts what is long."""
+    CUT = "cut everywhere"
+    """The reference alone encodes what is between all certified cuts of a text."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+OF_SESSIONS = (Kind.APPEND, Kind.EDIT, Kind.UPDATE, Kind.FORK, Kind.REFUSED)
+
+
+@frozen
+class Change:
+    """``text[start:stop]`` becomes ``new``. Any integers will do: they are brought into range, whatever the text is."""
+
+    start: int
+    stop: int
+    new: str
+
+    def span(self, length: int) -> tuple[int, int]:
+        """The range in a text of some length; a negative position counts from the end."""
+        places = [max(place + length, 0) if place < 0 else min(place, length) for place in (self.start, self.stop)]
+        return min(places), max(places)
+
+    def apply(self, text: str) -> str:
+        """The text after the change."""
+        start, stop = self.span(len(text))
+        return text[:start] + self.new + text[stop:]
+
+
+@frozen
+class Operation:
+    """One step of a program.
+
+    Attributes:
+        kind: What is called.
+        changes: What it changes, one after the other: several for an update, none for a fork, one for the others. What
+            concerns no session has its text there.
+        at: Which of the sessions is used, counted round and round: there is one more after each fork.
+        look: Read ids, list and text afterwards, keep them, and see that they stay as they are. The session then copies
+            where it would else write in place, so programs do not always look.
+    """
+
+    kind: Kind
+    changes: tuple[Change, ...] = ()
+    at: int = 0
+    look: bool = False
+
+
+END = 1 << 60
+"""A position behind any text."""
+
+
+def append(text: str, *, at: int = 0, look: bool = False) -> Operation:
+    """A session is given more text."""
+    return Operation(Kind.APPEND, (Change(END, END, text),), at, look)
+
+
+def encode(text: str) -> Operation:
+    """The engine alone is given a text."""
+    return Operation(Kind.ENCODE, (Change(0, END, text),))
+
+
+def plan(text: str) -> Operation:
+    """The planner is given a text, to have it encoded by the engine."""
+    return Operation(Kind.PLAN, (Change(0, END, text),))
+
+
+def cut(text: str) -> Operation:
+    """A text is cut at all its certified cuts."""
+    return Operation(Kind.CUT, (Change(0, END, text),))
+
+
+Program: TypeAlias = Sequence[Operation]
+
+
+@frozen
+class Problem:
+    """What went wrong in a program.
+
+    Attributes:
+        number: Of the operation, counted from 1; None when it shows only afterwards.
+        kind: What the operation calls.
+        message: What is wrong, in words.
+        expected: The ids of the reference, if it is them that differ.
+        got: The ids in their place.
+
+    Example:
+        >>> print(Problem(2, Kind.EDIT, "another text"))
+        operation 2, edit: another text
+    """
+
+    number: int | None
+    kind: Kind | None
+    message: str
+    expected: tuple[int, ...] | None = field(default=None, repr=False)
+    got: tuple[int, ...] | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return self.message if self.kind is None else f"operation {self.number}, {self.kind.value}: {self.message}"
+
+
+def reference_ids(tok: Tokenizer) -> Reference:
+    """A full encode by the tokenizer's own reference.
+
+    Example:
+        >>> import toktier
+        >>> reference_ids(toktier.load("toktier-mini"))("Hello")
+        [39, 523, 323]
+    """
+    engine = tok.engine(ReferenceEngine.name)
+    return lambda text: engine.encode(text).tolist()
+
+
+def run(program: Program, tok: Tokenizer, reference: Reference, engine: Engine | None = None) -> Problem | None:
+    """What went wrong first in a program; None when nothing did.
+
+    Args:
+        program: What to do.
+        tok: The tokenizer.
+        reference: What to compare with. A text that it cannot encode ends the program: nothing is right or wrong.
+        engine: What encodes for the sessions, and is given texts alone. Not given: the tokenizer's ``"auto"``.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.load("toktier-mini")
+        >>> run([append("A few"), append(" words."), cut("A few words.")], tok, reference_ids(tok))
+    """
+    led = _Led(tok, reference, Watched(engine or tok.engine()))
+    for number, operation in enumerate(program, 1):
+        try:
+            problem = led.step(operation)
+        except _Unanswered:
+            return None
+        except BaseException as error:
+            if not contained(error):
+                raise
+            problem = _problem(f"{type(error).__name__}: {error}")
+        if problem:
+            return evolve(problem, number=number, kind=operation.kind)
+    return led.end()
+
+
+class _Unanswered(Exception):
+    """The reference cannot encode a text, so there is nothing to compare with."""
+
+
+@define
+class _Beside:
+    """A session, and what it should hold."""
+
+    session: Session
+    text: str = ""
+    ids: list[int] = field(factory=list)
+
+
+class _Led:
+    """The sessions of a program on its way."""
+
+    def __init__(self, tok: Tokenizer, reference: Reference, watched: Watched) -> None:
+        self._tok, self._reference, self._watched = tok, reference, watched
+        self._sessions = [_Beside(Session(tok, engine=watched))]
+        self._handed_out: list[tuple[Ids | list[int], Ids | list[int]]] = []
+
+    def step(self, operation: Operation) -> Problem | None:
+        """Does an operation, and sees whether all is right."""
+        beside = self._sessions[operation.at % len(self._sessions)]
+        if operation.kind not in OF_SESSIONS:
+            return self._alone(operation.kind, operation.changes[0].new)
+        problem = None
+        if operation.kind is Kind.FORK:
+            self._sessions.append(_Beside(beside.session.fork(), beside.text, beside.ids.copy()))
+        elif operation.kind is Kind.REFUSED:
+            problem = self._refused(beside, operation)
+        else:
+            problem = self._changed(beside, operation)
+        return self._looked(beside) if operation.look and not problem else problem
+
+    def end(self) -> Problem | None:
+        """Sees whether all is right still."""
+        for beside in self._sessions:
+            if problem := self._looked(beside):
+                return evolve(problem, message=f"at the end: {problem.message}")
+        if not all(np.array_equal(now, then) for now, then in self._handed_out):
+            return _problem("an array or a list that was handed out has changed")
+        return None
+
+    def _alone(self, kind: Kind, text: str) -> Problem | None:
+        expected = self._expected(text)
+        if kind is Kind.ENCODE:
+            got = self._watched.encode(text).tolist()
+        elif kind is Kind.PLAN:
+            got = self._tok.planner.encode(text, self._watched).tolist()
+        else:
+            got = self._cut_everywhere(text)
+        return None if got == expected else _differing(expected, got)
+
+    def _cut_everywhere(self, text: str) -> list[int]:
+        known: dict[str, list[int]] = {}  # a long text has the same words again and again
+        found: list[int] = []
+        for part in parts(text, self._tok.family.cuts(text).tolist()):
+            if part not in known:
+                known[part] = self._expected(part)
+            found += known[part]
+        return found
+
+    def _changed(self, beside: _Beside, operation: Operation) -> Problem | None:
+        before, old = beside.text, len(beside.ids)
+        for change in operation.changes:
+            beside.text = change.apply(beside.text)
+        self._watched.characters = 0
+        expected = self._expected(beside.text)
+        patch = _call(beside.session, operation, before, beside.text)
+        if not 0 <= patch.start <= patch.stop <= old:
+            return _problem(f"{patch} is out of range for {old} ids")
+        patch.apply(beside.ids)
+        if beside.ids != expected:
+            return _differing(expected, beside.ids)
+        if len(beside.session) != len(expected):
+            return _problem(f"{len(beside.session)} ids, not {len(expected)}")
+        return self._of_the_change(before, operation) if operation.kind is Kind.APPEND else None
+
+    def _of_the_change(self, before: str, operation: Operation) -> Problem | None:
+        """Whether an append cost no more than what was appended."""
+        family, seen = self._tok.family, self._watched.characters
+        tail = len(before) - family.last_cut(before, 0, len(before) - 1)
+        if not family.supported or seen <= tail + len(operation.changes[0].new):
+            return None
+        return _problem(f"the engine saw {seen} characters, the last cut was {tail} before the end")
+
+    def _refused(self, beside: _Beside, operation: Operation) -> Problem | None:
+        """Calls that raise, after which the session must be as it was: what follows in the program shows it."""
+        session, (change,) = beside.session, operation.changes
+        length = len(beside.text)
+        start, stop = change.span(length)
+        calls: list[tuple[type[Exception], Callable[[], object]]] = [
+            (InvalidText, lambda: session.append(f"{change.new}\ud800")),
+            (InvalidText, lambda: session.edit(start, stop, f"\udfff{change.new}")),
+            (InvalidText, lambda: session.update(f"{change.apply(beside.text)}\ud83d")),
+            (IndexError, lambda: session.edit(start, length + 1, change.new)),
+            (IndexError, lambda: session.edit(-1, stop, change.new)),
+            (TypeError, lambda: session.append(change.new.encode())),  # type: ignore[arg-type]
+            (TypeError, lambda: session.update(None)),  # type: ignore[arg-type]
+        ]
+        for error, call in calls:
+            with contextlib.suppress(error):
+                return _problem(f"{call()} where {error.__name__} was due")
+        self._watched.fails = True
+        try:
+            # An update that changes nothing need not encode anything, but one at both ends must.
+            session.update(f"{change.new}x{beside.text}y")
+        except Broken:
+            return None
+        finally:
+            self._watched.fails = False
+        return _problem("an engine that fails went unnoticed")
+
+    def _looked(self, beside: _Beside) -> Problem | None:
+        session, ids = beside.session, beside.session.ids
+        if ids.flags.writeable or ids.dtype != np.uint32:
+            return _problem(f"ids are {'writeable ' * ids.flags.writeable}{ids.dtype}")
+        listed = session.tolist()
+        if not ids.tolist() == listed == beside.ids:
+            return _problem("ids, tolist() and the patches say different things")
+        if session.text != beside.text:
+            return _problem("another text")
+        self._handed_out += [(ids, ids.copy()), (listed, listed.copy())]
+        return None
+
+    def _expected(self, text: str) -> list[int]:
+        try:
+            return self._reference(text)
+        except BaseException as error:
+            if not contained(error):
+                raise
+            raise _Unanswered from error
+
+
+def _call(session: Session, operation: Operation, before: str, after: str) -> Patch:
+    if operation.kind is Kind.UPDATE:
+        return session.update(after)
+    change = operation.changes[0]
+    if operation.kind is Kind.APPEND:
+        return session.append(change.new)
+    return session.edit(*change.span(len(before)), change.new)
+
+
+def _problem(message: str) -> Problem:
+    return Problem(None, None, message)
+
+
+def _differing(expected: Sequence[int], got: Sequence[int]) -> Problem:
+    return Problem(None, None, in_words(expected, got), tuple(expected), tuple(got))
+
+
+def first_difference(expected: Sequence[int], got: Sequence[int]) -> int:
+    """Where two lists of ids part.
+
+    >>> first_difference([1, 2, 3], [1, 2, 4]), first_difference([1, 2], [1, 2, 3])
+    (2, 2)
+    """
+    pairs = enumerate(zip(expected, got, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(expected), len(got)))
+
+
+def in_words(expected: Sequence[int], got: Sequence[int]) -> str:
+    """The same in words.
+
+    >>> in_words([1, 2, 3], [1, 2, 4])
+    '3 ids where the reference has 3; from id 2 on [4] where it has [3]'
+    """
+    at = first_difference(expected, got)
+    return (
+        f"{len(got)} ids where the reference has {len(expected)}; from id {at} on "
+        f"{list(got[at : at + 6])} where it has {list(expected[at : at + 6])}"
+    )
+
+
+# Programs at random
+
+
+def random_program(source: random.Random, texts: Callable[[int, int], str], length: int) -> list[Operation]:
+    """A program of some operations on sessions.
+
+    Args:
+        source: Of everything random.
+        texts: A random text of at least and at most so many fragments.
+        length: How many operations.
+    """
+    program = []
+    looks = source.choice((0.0, 0.2, 1.0))
+    for _ in range(length):
+        kind = source.choices(OF_SESSIONS, (40, 30, 20, 5, 5))[0]
+        changes: tuple[Change, ...] = ()
+        if kind is Kind.APPEND:
+            changes = (Change(END, END, texts(0, 10)),)
+        elif kind is not Kind.FORK:
+            several = source.choice((1, 1, 2, 3, 5)) if kind is Kind.UPDATE else 1
+            changes = tuple(_random_change(source, texts) for _ in range(several))
+        program.append(Operation(kind, changes, source.randrange(4), source.random() < looks))
+    return program
+
+
+def _random_change(source: random.Random, texts: Callable[[int, int], str]) -> Change:
+    start = source.choice((0, -1, END, source.randrange(10), source.randrange(100), -source.randrange(1, 10**4)))
+    length = source.choice((0, 0, 1, source.randrange(10), source.randrange(100), source.randrange(3000)))
+    stop = min(start + length, -1) if start < 0 else start + length
+    return Change(start, stop, texts(0, 6))
+
+
+def shown(program: Program) -> str:
+    """A program as code that can be run again."""
+    return "[\n" + "".join(f"    {operation!a},\n" for operation in program) + "]"

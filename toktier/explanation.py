@@ -1,0 +1,74 @@
+"""What the last call did and why, for whoever looks at one that was slow or odd."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from toktier.patch import Patch
+
+
+class Explanation(dict[str, Any]):
+    """Facts by name, all of them JSON; ``str()`` of it is one line for people.
+
+    Example:
+        >>> print(Explanation(call="append", why="everything is new"))
+        append: everything is new
+    """
+
+    def __str__(self) -> str:
+        return f"{self['call']}: {self['why']}"
+
+
+class Step(NamedTuple):
+    """What a session did last.
+
+    Attributes:
+        call: What was called.
+        patch: What came of it.
+        windows: Where something was encoded: first character and length of each stretch.
+        took: Nanoseconds.
+    """
+
+    call: str
+    patch: Patch
+    windows: list[tuple[int, int]]
+    took: int
+
+
+def explained(step: Step, characters: int, engine: str, fallback: str | None) -> Explanation:
+    """Puts a step into words.
+
+    Args:
+        step: What was done.
+        characters: Of the whole text.
+        engine: The name of the engine.
+        fallback: Why the reference answered in its place, if it did.
+    """
+    encoded = sum(size for _, size in step.windows)
+    patch = step.patch
+    if not step.windows:
+        why = f"nothing of {characters:,} characters had to be encoded"
+    elif encoded >= characters:
+        why = f"all of {characters:,} characters encoded"
+    elif len(step.windows) == 1:
+        why = f"{encoded:,} of {characters:,} characters encoded, from the certified cut at {step.windows[0][0]:,} on"
+    else:
+        why = f"{encoded:,} of {characters:,} characters encoded, in {len(step.windows)} places"
+    why += f" by {engine}" * bool(step.windows)
+    if fallback and step.windows:
+        why += f": {fallback}"
+    why += f"; {len(patch.ids):,} ids replace {patch.stop - patch.start:,}; {step.took / 1e6:,.3f} ms"
+    return Explanation(
+        call=step.call,
+        engine=engine,
+        characters=characters,
+        encoded=encoded,
+        reused=max(characters - encoded, 0),
+        places=len(step.windows),
+        start=patch.start,
+        stop=patch.stop,
+        ids=len(patch.ids),
+        seconds=step.took / 1e9,
+        fallback=fallback,
+        why=why,
+    )
