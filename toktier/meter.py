@@ -61,6 +61,11 @@ class Calls:
     seconds: float
     histogram: tuple[int, ...]
 
+    @property
+    def reused(self) -> int:
+        """Characters whose ids were known already."""
+        return max(self.served - self.encoded, 0)
+
 
 class Meter:
     """The counters of one tokenizer.

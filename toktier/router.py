@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -45,6 +46,51 @@ SUSPECTS: dict[str, type[Suspect]] = {GigatokenEngine.name: GigatokenEngine, Tik
 def never() -> bool:
     """What is known already must do."""
     return False
+
+
+class Demotions:
+    """The engines that gave other ids than the reference, by family: in this process they serve it no more.
+
+    Attributes:
+        count: Raised with each demotion and each pardon: whoever remembers ids compares.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+        self._why: dict[tuple[str, str], str] = {}
+        self._routes: weakref.WeakSet[Route] = weakref.WeakSet()
+
+    def watch(self, route: Route) -> None:
+        """Has a new route take part."""
+        with self._lock:
+            self._routes.add(route)
+            if route.digest is not None and (why := self._why.get((route.digest, route.name))):
+                route.demote(why)
+
+    def demote(self, digest: str, name: str, why: str) -> None:
+        """Demotes an engine for a family."""
+        with self._lock:
+            self._why.setdefault((digest, name), why)
+            self.count += 1
+            for route in self._of(digest, name):
+                if not route.demoted:
+                    route.demote(why)
+
+    def restore(self, digest: str, name: str) -> None:
+        """Trusts an engine again."""
+        with self._lock:
+            self._why.pop((digest, name), None)
+            self.count += 1
+            for route in self._of(digest, name):
+                route.restore()
+
+    def _of(self, digest: str, name: str) -> list[Route]:
+        return [route for route in self._routes if (route.digest, route.name) == (digest, name)]
+
+
+demotions = Demotions()
+"""Those of this process."""
 
 
 class Route:
@@ -143,6 +189,11 @@ class Route:
         return None
 
     @property
+    def engine(self) -> Engine:
+        """The engine itself, without the reference behind it."""
+        return self._served[0]
+
+    @property
     def demoted(self) -> bool:
         """Whether the reference answers in place of the engine, whatever the text is."""
         return self._engine is self._reference
@@ -191,9 +242,11 @@ class Router:
         family: What they serve.
         reference: The definition of correct.
         cache: Keeps the evidence.
+        on_trial: Whether the engines are only looked at, also those that serve no more.
     """
 
-    def __init__(self, family: Family, reference: ReferenceEngine, cache: DiskCache) -> None:
+    def __init__(self, family: Family, reference: ReferenceEngine, cache: DiskCache, *, on_trial: bool = False) -> None:
+        self._on_trial = on_trial
         self._family = family
         self._reference = reference
         self._cache = cache
@@ -224,6 +277,10 @@ class Router:
         if decision is None or isinstance(decision, str):
             raise UnknownEngine(f"engine {name!r} does not serve this tokenizer: {decision}")
         return decision
+
+    def routes(self) -> list[Route]:
+        """Those that were made so far."""
+        return [decision for decision in self._decisions.copy().values() if isinstance(decision, Route)]
 
     def reasons(self, *, compare: bool) -> dict[str, str]:
         """Of every engine, why it may serve or may not.
@@ -299,6 +356,9 @@ class Router:
             if not contained(error):
                 raise
             self._decisions[name] = f"cannot be made: {error!r}"
+        decision = self._decisions[name]
+        if isinstance(decision, Route) and not self._on_trial:
+            demotions.watch(decision)
         with self._choosing:
             self._auto = None
-        return self._decisions[name]
+        return decision

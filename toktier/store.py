@@ -29,6 +29,7 @@ from toktier.explanation import Explanation
 from toktier.families.family import valid_text
 from toktier.patch import Patch
 from toktier.prefixes import SHORTEST
+from toktier.router import demotions
 from toktier.saver import Saver
 from toktier.session import Change, Session
 from toktier.shelf import Entry, Key, Shelf, Usage
@@ -102,7 +103,7 @@ class SessionStore:
         self._shelf = Shelf(max_bytes - max_bytes // SHORT_SHARE, ttl, self._save)
         self._short: OrderedDict[tuple[str, str], tuple[bytes, float]] = OrderedDict()
         """The ids of short texts, by salt and text, and when they were last asked for."""
-        self._short_bytes = 0
+        self._short_bytes, self._trusted = 0, demotions.count
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._threads: ThreadPoolExecutor | None = None
@@ -224,6 +225,15 @@ class SessionStore:
         self._tidy()
         usage = self._shelf.usage()
         return evolve(usage, nbytes=usage.nbytes + self._short_bytes)
+
+    def lookups(self) -> dict[tuple[str, str], int]:
+        """How often something was looked for, by what it was and what came of it.
+
+        Returns:
+            Counts by kind (a ``"session"`` by name, a text by its ``"content"``, a short ``"text"``) and result (the
+            names of :class:`Usage`).
+        """
+        return {key: count for key, count in self._shelf.counts().items() if key[0]}
 
     def explain(self, session: str | None = None, *, salt: str = "") -> Explanation:
         """What the last call did and why; of all calls, or of those for one session.
@@ -402,6 +412,10 @@ class SessionStore:
         """The ids of a short text, if they are in the table."""
         self._expire_short()
         with self._lock:
+            if demotions.count != self._trusted:
+                # Some of it may be of an engine that is not trusted any more.
+                self._short.clear()
+                self._short_bytes, self._trusted = 0, demotions.count
             known = self._short.get((salt, text))
             if known is None:
                 return None
@@ -434,7 +448,8 @@ class SessionStore:
 
     def _resumed(self, key: Key) -> Session | None:
         """A session from the disk, if that has one."""
-        data = None if self._saver is None else self._saver.load(key)
+        # What is on the disk may be of an engine that was demoted meanwhile.
+        data = None if self._saver is None or demotions.count else self._saver.load(key)
         if data is None:
             return None
         try:

@@ -12,13 +12,13 @@ from attrs import frozen
 
 from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
-from toktier.errors import InvalidText
+from toktier.errors import InvalidText, UnknownEngine
 from toktier.executor import Executor
 from toktier.families.family import Family, valid_text
 from toktier.families.probing import DiskCache
 from toktier.meter import Meter
 from toktier.planner import LONG, CutPlanner
-from toktier.router import Router
+from toktier.router import NAMES, Route, Router, demotions
 
 if TYPE_CHECKING:
     from toktier.session import Session
@@ -87,14 +87,22 @@ class Tokenizer:
         'Hello world'
     """
 
-    def __init__(self, family: Family, reference: ReferenceEngine, cache: DiskCache, executor: Executor) -> None:
+    def __init__(
+        self,
+        family: Family,
+        reference: ReferenceEngine,
+        cache: DiskCache,
+        executor: Executor,
+        *,
+        on_trial: bool = False,
+    ) -> None:
         self.family = family
         self.planner = CutPlanner(family, executor)
         self.meter = Meter()
         self._reference = reference
         self._cache = cache
         self._executor = executor
-        self._router = Router(family, reference, cache)
+        self._router = Router(family, reference, cache, on_trial=on_trial)
 
     def __repr__(self) -> str:
         state = "supported" if self.family.supported else f"unsupported: {self.family.reason}"
@@ -184,7 +192,49 @@ class Tokenizer:
             >>> tok.renewed().engine("memo") is tok.engine("memo")
             False
         """
-        return Tokenizer(self.family, self._reference, self._cache, self._executor)
+        return Tokenizer(self.family, self._reference, self._cache, self._executor, on_trial=True)
+
+    def demote(self, engine: str, why: str) -> None:
+        """Has the reference answer in place of an engine, for this family and in this process, until it is restored.
+
+        Nothing that it gave before is trusted: sessions encode their text anew when they are used the next time, and
+        stores forget what they remember of it. A :class:`toktier.verify.ShadowVerifier` calls this.
+
+        Args:
+            engine: Its name.
+            why: What reports are to say.
+
+        Raises:
+            UnknownEngine: There is none of that name, or it is the reference.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> tok.demote("memo", "an example")
+            >>> tok.engine("memo").reason
+            'demoted: an example'
+            >>> tok.restore("memo")
+        """
+        self._demotable(engine)
+        demotions.demote(self.family.digest, engine, why)
+
+    def restore(self, engine: str) -> None:
+        """Trusts an engine again that was demoted.
+
+        Raises:
+            UnknownEngine: There is none of that name, or it is the reference.
+        """
+        self._demotable(engine)
+        demotions.restore(self.family.digest, engine)
+
+    def routes(self) -> list[Route]:
+        """The engines that served so far, the reference apart, with what they count."""
+        return self._router.routes()
+
+    def _demotable(self, engine: str) -> None:
+        if engine not in NAMES or engine == ReferenceEngine.name:
+            others = ", ".join(repr(name) for name in NAMES if name != ReferenceEngine.name)
+            raise UnknownEngine(f"engine {engine!r} cannot be demoted: use one of {others}")
 
     def session(self, text: str = "", *, engine: str | Engine = "auto") -> Session:
         """A session that begins with a text: the same as ``Session(tok, text, engine=engine)``."""

@@ -180,11 +180,23 @@ def smallest(
         problem: What went wrong.
         seen: What the engine was given up to then. It becomes part of the program if it takes that to go wrong again.
     """
+    return made_again(tok, engine, program, problem, seen) or not_made_again(tok, engine, program, problem)
+
+
+def made_again(
+    tok: Tokenizer, engine: str | None, program: Program, problem: Problem, seen: Sequence[str]
+) -> Reproduction | None:
+    """The same, or None if nothing goes wrong with a new engine."""
     trial = _Trial(tok, reference_ids(tok), engine)
     for candidate in (program, [*map(encode, seen), *program]):
         if trial(candidate):
             small, found = _shrunk(candidate, trial)
             return Reproduction.of(tok, engine, small, found or problem)
+    return None
+
+
+def not_made_again(tok: Tokenizer, engine: str | None, program: Program, problem: Problem) -> Reproduction:
+    """The program as it was, which says that nothing goes wrong when it is done again."""
     again = evolve(problem, message=f"{problem.message}; not when it was done again")
     return Reproduction.of(tok, engine, program, again)
 

@@ -20,6 +20,7 @@ class ReferenceEngine:
 
     Args:
         tokenizer: The library's tokenizer. It becomes the engine's own: its truncation and padding are switched off.
+        digest: The family that it serves, if that is known.
 
     Example:
         >>> import tokenizers, toktier.families.mini
@@ -31,10 +32,10 @@ class ReferenceEngine:
     name = "reference"
     reason = "admitted: it is the definition of correct"
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+    def __init__(self, tokenizer: tokenizers.Tokenizer, digest: str | None = None) -> None:
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        self.tokenizer = tokenizer
+        self.tokenizer, self.digest = tokenizer, digest
 
     def __repr__(self) -> str:
         return f"<toktier engine {self.name}: {self.reason}>"

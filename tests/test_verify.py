@@ -1,0 +1,311 @@
+"""The shadow verifier: every kind of fault is caught, kept and contained; nothing right is taken for wrong."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import shlex
+import statistics
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import toktier
+from tests import material
+from tests.faults import FAULTS, MARK, faulty_class
+from toktier import Session, SessionStore, Tokenizer, cli, router
+from toktier.campaign import verification
+from toktier.campaign.texts import EVERYWHERE, fragments
+from toktier.engines.base import Engine, Ids
+from toktier.verify import Checks, Mismatch, ShadowVerifier
+
+MINI = material.load("toktier-mini")
+REFERENCE = material.reference("toktier-mini")
+WRONG_IDS = [name for name in FAULTS if name != "raising"]
+WITH_A_PAST = ("stale", "forgetful")
+LONG = "A text that is long. " * 400
+
+
+@pytest.fixture
+def tok(tmp_path: pathlib.Path) -> Iterator[Tokenizer]:
+    """A tokenizer whose engines have seen nothing; whoever is demoted here is so no longer than the test."""
+    tok = toktier.Registry(tmp_path / "cache").load("toktier-mini")
+    yield tok
+    tok.restore("memo")
+
+
+def plant(name: str, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(router, "MemoEngine", faulty_class(FAULTS[name]))
+    patch.setattr(verification, "SHRINKING", 2.0)
+    patch.setattr("toktier.verify.SHRINKING", 2.0)
+
+
+def serve(tok: Tokenizer) -> None:
+    """Some calls of all kinds, of which a part meets a planted fault."""
+    session = tok.session("Once upon a time there was a fox, and it was", engine="memo")
+    for number in range(6):
+        session.append(f" quick {number}, ")
+        session.edit(5, 9, "on" * number)
+        session.update(session.text + " and so on")
+
+
+@pytest.mark.parametrize("name", WRONG_IDS)
+def test_every_kind_of_fault_is_caught_kept_and_contained(
+    name: str, tok: Tokenizer, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Mismatch] = []
+    with monkeypatch.context() as patch:
+        plant(name, patch)
+        with ShadowVerifier(tok, sample=1.0, quarantine=tmp_path / "kept", on_mismatch=found.append) as verifier:
+            if name in WITH_A_PAST:
+                tok.encode(LONG[:5000])
+                tok.encode(LONG)
+            else:
+                serve(tok)
+            assert verifier.drain(60)
+            assert verifier.checks().mismatched == len(found) > 0
+            assert tok.engine("memo").reason.startswith("demoted: other ids")  # type: ignore[attr-defined]
+            file = found[0].file
+            assert file is not None
+            assert file.parent == tmp_path / "kept"
+            # One command, in which a new engine goes wrong as this one did.
+            again = CliRunner().invoke(cli.main, shlex.split(f"reproduce {shlex.quote(str(file))}"))
+            assert again.exit_code == 1, again.output
+            if name not in WITH_A_PAST:
+                texts = [change.new for operation in found[0].reproduction.operations for change in operation.changes]
+                assert sum(map(len, texts)) <= 60
+    without = CliRunner().invoke(cli.main, ["reproduce", str(file)])
+    assert without.exit_code == 0, without.output
+
+
+def test_an_engine_that_raises_is_contained_and_no_mismatch(tok: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant("raising", monkeypatch)
+    with ShadowVerifier(tok, sample=1.0, quarantine=None) as verifier:
+        serve(tok)
+        assert verifier.drain(60)
+        assert verifier.checks() == Checks(checked=19)
+    assert tok.routes()[0].failed > 0
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.10])
+def test_the_delay_of_detection_is_geometric(rate: float) -> None:
+    """How many calls go by before one is looked at: compared with the distribution by Kolmogorov and Smirnov."""
+    delays = []
+    for seed in range(2_000):
+        with ShadowVerifier(MINI, sample=rate, seed=seed, quarantine=None) as verifier:
+            delays.append(next(calls for calls in range(1, 10_000) if verifier.is_due()))
+    most = max(
+        abs(np.mean(np.array(delays) <= calls) - (1 - (1 - rate) ** calls)) for calls in range(1, max(delays) + 1)
+    )
+    assert most < 1.63 / len(delays) ** 0.5  # more than that has a probability of one in a hundred
+    assert statistics.mean(delays) == pytest.approx(1 / rate, rel=0.1)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.10])
+def test_a_fault_is_found_after_as_many_calls_as_the_rate_says(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way: wrong ids in a session, until a mismatch is reported."""
+    monkeypatch.setattr(verification, "SHRINKING", 0.0)
+    monkeypatch.setattr("toktier.verify.SHRINKING", 0.0)
+    engine = faulty_class(FAULTS["substituted"])(MINI.family, MINI._reference)
+    engine.name = "planted"  # an engine of one's own, which cannot be demoted
+    delays = []
+    for seed in range(100):
+        with ShadowVerifier(MINI, sample=rate, seed=seed, quarantine=None) as verifier:
+            calls = 0
+            while not verifier.checks().mismatched:
+                Session(MINI, MARK + " text", engine=engine)
+                calls += 1
+                if verifier._waiting:
+                    assert verifier.drain(30)
+            delays.append(calls)
+    deviation = (1 - rate) ** 0.5 / rate / len(delays) ** 0.5
+    assert abs(statistics.mean(delays) - 1 / rate) < 3 * deviation
+
+
+def test_there_is_no_false_alarm_in_a_hundred_thousand_clean_operations() -> None:
+    source, pool = random.Random(0), [*fragments(MINI), *EVERYWHERE * 20]
+    total = 100_000
+    with ShadowVerifier(MINI, sample=1.0, quarantine=None) as verifier:
+        sessions = [MINI.session(engine=name) for name in ("memo", "reference")]
+        for number in range(total):
+            session = sessions[number % 2]
+            if len(session._table) > 60:
+                session.update("")
+            elif number % 3:
+                session.append("".join(source.choices(pool, k=2)))
+            else:
+                at = source.randrange(len(session._table) + 1)
+                session.edit(at, min(at + 3, len(session._table)), source.choice(pool))
+            if number % 32 == 0:
+                assert verifier.drain(30)
+        assert verifier.drain(30)
+        assert verifier.checks() == Checks(checked=total)
+
+
+def sampled(seed: int) -> list[str]:
+    looked_at: list[str] = []
+    with ShadowVerifier(MINI, sample=0.2, seed=seed, quarantine=None) as verifier:
+        verifier.offer = lambda path, engine, size, text, ids: looked_at.append(text())  # type: ignore[method-assign]
+        for number in range(200):
+            MINI.encode(f"text {number}")
+    return looked_at
+
+
+def test_the_same_seed_looks_at_the_same_calls() -> None:
+    assert sampled(1) == sampled(1) != sampled(2)
+    assert 20 < len(sampled(1)) < 60
+
+
+def test_callers_never_wait_and_what_does_not_fit_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    class Blocked:
+        name = "reference"
+
+        def encode(self, text: str, *, continuation: bool = False) -> Ids:
+            assert go.wait(30)
+            return MINI.engine("reference").encode(text)
+
+    with ShadowVerifier(MINI, sample=1.0, quarantine=None) as verifier:
+        verifier._reference = Blocked()  # type: ignore[assignment]
+        for number in range(200):
+            MINI.encode(f"text {number}")
+        assert not verifier.drain(0.01)
+        assert verifier.checks() == Checks(dropped=200 - 64)
+        go.set()
+        assert verifier.drain(30)
+        assert verifier.checks() == Checks(checked=64, dropped=200 - 64)
+
+
+def test_characters_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toktier.verify.CHARACTERS", 100)
+    with ShadowVerifier(MINI, sample=1.0, quarantine=None) as verifier:
+        verifier._thread = threading.current_thread()  # nobody works
+        for _ in range(5):
+            MINI.encode("x" * 60)
+        assert verifier.checks() == Checks(dropped=3)
+        verifier._thread = None
+
+
+def test_one_tokenizer_has_one_verifier_until_it_is_closed() -> None:
+    with (
+        ShadowVerifier(MINI, quarantine=None),
+        pytest.raises(ValueError, match="has a verifier already"),
+    ):
+        ShadowVerifier(MINI, quarantine=None)
+    ShadowVerifier(MINI, quarantine=None).close()
+    assert MINI.meter.watcher is None
+    for share in (0, 1.5, -1, float("nan")):
+        with pytest.raises(ValueError, match="a share of all calls"):
+            ShadowVerifier(MINI, sample=share)
+
+
+# Demotion
+
+
+def test_a_demoted_engine_serves_nobody_of_its_family_and_what_it_gave_is_not_trusted(
+    tok: Tokenizer, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant("substituted", monkeypatch)
+    other = toktier.Registry(tmp_path / "other").load("toktier-mini")
+    texts = [f"a {MARK}uick text", f"an {MARK}uite other one"]
+    sessions = [it.session(texts[0], engine="memo") for it in (tok, other)]
+    store = SessionStore(tok, engine="memo", path=tmp_path / "sessions")
+    store.encode(texts[0], session="a")
+    store.encode(texts[0])
+    assert all(session.tolist() != REFERENCE(texts[0]) for session in sessions)
+    tok.demote("memo", "as planned")
+    for session, operate in zip(sessions * 2, OPERATIONS, strict=True):
+        before = session.tolist()
+        patch = operate(session)
+        assert session.tolist() == REFERENCE(session.text) == patch.apply(before)
+    assert store.encode(texts[0]).tolist() == REFERENCE(texts[0])
+    assert store.encode(texts[1], session="a").tolist() == REFERENCE(texts[1])
+    assert store.encode(texts[0], session="new").tolist() == REFERENCE(texts[0])
+    late = toktier.Registry(tmp_path / "late").load("toktier-mini")
+    assert late.session(texts[0], engine="memo").tolist() == REFERENCE(texts[0])
+    assert "the reference in its place: demoted: as planned" in str(late.session(texts[0], engine="memo").explain())
+    tok.restore("memo")
+    assert late.session(texts[0], engine="memo").tolist() != REFERENCE(texts[0])
+    store.close()
+
+
+OPERATIONS: tuple[Callable[[Session], toktier.Patch], ...] = (
+    lambda session: session.append(" more"),
+    lambda session: session.edit(1, 3, "new"),
+    lambda session: session.update(session.text + "."),
+    lambda session: session.edit(0, 0, ""),
+)
+
+
+def test_what_a_demoted_engine_gave_is_not_resumed_from_disk(
+    tok: Tokenizer, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant("substituted", monkeypatch)
+    text = f"a {MARK}uick text"
+    with SessionStore(tok, engine="memo", path=tmp_path / "sessions") as store:
+        store.encode(text, session="a")
+    tok.demote("memo", "as planned")
+    with SessionStore(tok, engine="memo", path=tmp_path / "sessions") as store:
+        assert store.encode(text, session="a").tolist() == REFERENCE(text)
+
+
+def test_only_engines_that_are_there_are_demoted() -> None:
+    for name in ("reference", "none"):
+        with pytest.raises(toktier.UnknownEngine, match="cannot be demoted"):
+            MINI.demote(name, "")
+
+
+def test_by_policy_an_engine_serves_on(tok: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant("deleted", monkeypatch)
+    with ShadowVerifier(tok, sample=1.0, quarantine=None, demote=False) as verifier:
+        serve(tok)
+        assert verifier.drain(60)
+        assert verifier.checks().mismatched > 1
+    assert not tok.routes()[0].demoted
+
+
+class Sometimes:
+    """An engine of one's own that is wrong once, so that nothing shows it again."""
+
+    name = "sometimes"
+
+    def __init__(self) -> None:
+        self.engine: Engine = MINI.engine("reference")
+        self.calls = 0
+
+    def encode(self, text: str, *, continuation: bool = False) -> Ids:
+        self.calls += 1
+        ids = self.engine.encode(text)
+        return ids[:-1] if self.calls == 1 else ids
+
+    def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
+        return [self.encode(text) for text in texts]
+
+
+def test_what_cannot_be_made_again_is_kept_as_it_was(tmp_path: pathlib.Path) -> None:
+    found: list[Mismatch] = []
+    with ShadowVerifier(MINI, sample=1.0, quarantine=tmp_path, on_mismatch=found.append) as verifier:
+        Session(MINI, "some text", engine=Sometimes())
+        assert verifier.drain(30)
+    (mismatch,) = found
+    assert "not when it was done again" in mismatch.reproduction.message
+    assert mismatch.reproduction.expected == tuple(REFERENCE("some text"))
+    assert mismatch.reproduction.got is not None
+    assert len(mismatch.reproduction.got) == len(mismatch.reproduction.expected) - 1
+    assert mismatch.file is not None
+
+
+def test_a_quarantine_that_cannot_be_written_is_no_error(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    found: list[Mismatch] = []
+    with ShadowVerifier(MINI, sample=1.0, quarantine=tmp_path / "file", on_mismatch=found.append) as verifier:
+        Session(MINI, "some text", engine=Sometimes())
+        assert verifier.drain(30)
+    assert found[0].file is None
+    assert "cannot be saved" in caplog.text

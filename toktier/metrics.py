@@ -1,0 +1,226 @@
+"""What tokenizers, stores and verifiers did so far, in numbers: as plain objects, and for Prometheus.
+
+>>> import toktier
+>>> from toktier.metrics import collect
+>>> tok = toktier.Registry(None).load("toktier-mini")
+>>> patch = tok.session("Once upon a time", engine="memo").append(" there was")
+>>> metrics = {metric.name: metric for metric in collect(tok)}
+>>> [(sample.labels["path"], sample.value) for sample in metrics["toktier_calls_total"].samples]
+[('full', 1), ('append', 1)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import frozen
+
+from toktier.meter import Calls
+from toktier.store import SessionStore
+from toktier.tokenizer import Tokenizer
+from toktier.verify import ShadowVerifier
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric as Exported
+
+Source: TypeAlias = Tokenizer | SessionStore | ShadowVerifier
+"""What has metrics."""
+
+SHORTEST = 10
+"""The first bucket of an exported histogram ends at ``2**SHORTEST`` nanoseconds, a microsecond."""
+
+
+@frozen
+class Histogram:
+    """How often something took how long.
+
+    Attributes:
+        bounds: Upper bounds in seconds, ascending; the last one is infinite.
+        counts: How many were below each bound, those below the bounds before it included.
+        total: Seconds of all together.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+
+@frozen
+class Sample:
+    """One value of a metric.
+
+    Attributes:
+        labels: What it is of.
+        value: The number; of latencies, how they are distributed.
+    """
+
+    labels: dict[str, str]
+    value: int | Histogram
+
+
+@frozen
+class Metric:
+    """A metric, named as Prometheus has it.
+
+    Attributes:
+        name: With its unit; what only grows ends with ``_total``.
+        help: What it is, in a sentence.
+        samples: Its values.
+    """
+
+    name: str
+    help: str
+    samples: tuple[Sample, ...]
+
+
+def collect(*sources: Source) -> list[Metric]:
+    """All metrics of some sources, as they are now.
+
+    Args:
+        sources: Tokenizers, stores and verifiers. What sessions do is counted by their tokenizer.
+
+    Raises:
+        TypeError: A source is something else.
+    """
+    found: dict[str, Metric] = {}
+    for source in sources:
+        for metric in _of(source):
+            known = found.get(metric.name)
+            samples = metric.samples if known is None else known.samples + metric.samples
+            found[metric.name] = Metric(metric.name, metric.help, samples)
+    return list(found.values())
+
+
+def _of(source: Source) -> Iterator[Metric]:
+    if isinstance(source, Tokenizer):
+        return _of_tokenizer(source)
+    if isinstance(source, SessionStore):
+        return _of_store(source)
+    if isinstance(source, ShadowVerifier):
+        return _of_verifier(source)
+    raise TypeError(f"{source!r} has no metrics: give a Tokenizer, a SessionStore or a ShadowVerifier")
+
+
+def _of_tokenizer(tok: Tokenizer) -> Iterator[Metric]:
+    family = {"tokenizer": tok.family.digest[:12]}
+    calls = [({**family, "path": path, "engine": engine}, c) for (path, engine), c in tok.meter.calls().items()]
+
+    def each(name: str, what: str, value: str) -> Metric:
+        return Metric(name, what, tuple(Sample(labels, getattr(c, value)) for labels, c in calls))
+
+    yield each("toktier_calls_total", "Calls, by what was called and the engine.", "calls")
+    yield each("toktier_characters_served_total", "Characters of the texts whose ids were asked for.", "served")
+    yield each("toktier_characters_encoded_total", "Characters that engines were given for that.", "encoded")
+    yield each("toktier_characters_reused_total", "Characters whose ids were known already.", "reused")
+    histograms = tuple(Sample(labels, _histogram(c)) for labels, c in calls)
+    yield Metric("toktier_latency_seconds", "How long calls took.", histograms)
+    routes = [({**family, "engine": route.name}, route) for route in tok.routes()]
+    fallbacks = [
+        Sample({**labels, "reason": reason}, count)
+        for labels, route in routes
+        for reason, count in (("guard", route.guarded), ("raised", route.failed))
+    ]
+    yield Metric("toktier_fallbacks_total", "Texts that the reference encoded in an engine's place.", tuple(fallbacks))
+    demoted = tuple(Sample(labels, int(route.demoted)) for labels, route in routes)
+    yield Metric("toktier_engine_demoted", "Whether the reference answers in an engine's place, 0 or 1.", demoted)
+
+
+def _of_store(store: SessionStore) -> Iterator[Metric]:
+    usage, lookups = store.usage(), store.lookups()
+    yield Metric(
+        "toktier_lookups_total",
+        "Calls for the store, by what was looked for and what was found.",
+        tuple(Sample({"kind": kind, "result": result}, count) for (kind, result), count in lookups.items()),
+    )
+    gone = (("evicted", usage.evicted), ("expired", usage.expired))
+    yield Metric(
+        "toktier_sessions_gone_total",
+        "Sessions that went, to make room or because they were not used.",
+        tuple(Sample({"reason": reason}, count) for reason, count in gone),
+    )
+    for name, what, value in (
+        ("toktier_sessions", "Sessions in memory.", usage.sessions),
+        ("toktier_sessions_unsaved", "Named sessions that the disk does not have as they are.", usage.unsaved),
+        ("toktier_store_bytes", "Bytes that the store holds.", usage.nbytes),
+    ):
+        yield Metric(name, what, (Sample({}, value),))
+
+
+def _of_verifier(verifier: ShadowVerifier) -> Iterator[Metric]:
+    checks = verifier.checks()
+    results = (("checked", checks.checked), ("mismatched", checks.mismatched), ("dropped", checks.dropped))
+    samples = tuple(Sample({"result": result}, count) for result, count in results)
+    yield Metric(
+        "toktier_verified_total", "Answers that were compared with the reference, or should have been.", samples
+    )
+
+
+def _histogram(calls: Calls) -> Histogram:
+    counts = list(accumulate(calls.histogram))
+    bounds = [2.0**k / 1e9 for k in range(SHORTEST, len(counts) - 1)]
+    return Histogram((*bounds, float("inf")), tuple(counts[SHORTEST:]), calls.seconds)
+
+
+class Collector:
+    """Some sources, for ``prometheus_client``: collected anew whenever somebody asks.
+
+    Args:
+        sources: Tokenizers, stores and verifiers.
+
+    Example:
+        >>> import toktier
+        >>> from prometheus_client import CollectorRegistry, generate_latest
+        >>> registry = CollectorRegistry()
+        >>> store = toktier.SessionStore(toktier.load("toktier-mini"))
+        >>> registry.register(Collector(store))
+        >>> b"toktier_sessions 0.0" in generate_latest(registry)
+        True
+    """
+
+    def __init__(self, *sources: Source) -> None:
+        collect(*sources)  # says what is wrong with them
+        self._sources = sources
+
+    def collect(self) -> Iterator[Exported]:
+        """The metrics as ``prometheus_client`` has them."""
+        return map(_exported, collect(*self._sources))
+
+
+def register(*sources: Source, registry: CollectorRegistry | None = None) -> None:
+    """Has ``prometheus_client`` export some sources, in its usual registry unless another one is given.
+
+    Raises:
+        ModuleNotFoundError: The package ``prometheus_client`` is not installed.
+    """
+    from prometheus_client import REGISTRY
+
+    (registry or REGISTRY).register(Collector(*sources))
+
+
+def _exported(metric: Metric) -> Exported:
+    from prometheus_client import core
+
+    labels = list(metric.samples[0].labels) if metric.samples else []
+    first = metric.samples[0].value if metric.samples else 0
+    if isinstance(first, Histogram):
+        family = core.HistogramMetricFamily(metric.name, metric.help, labels=labels)
+        for sample in metric.samples:
+            assert isinstance(sample.value, Histogram)
+            family.add_metric(list(sample.labels.values()), _buckets(sample.value), sample.value.total)
+        return family
+    kind = core.CounterMetricFamily if metric.name.endswith("_total") else core.GaugeMetricFamily
+    numbers = kind(metric.name, metric.help, labels=labels)
+    for sample in metric.samples:
+        assert isinstance(sample.value, int)
+        numbers.add_metric(list(sample.labels.values()), sample.value)
+    return numbers
+
+
+def _buckets(histogram: Histogram) -> Sequence[tuple[str, float]]:
+    return [
+        ("+Inf" if bound == float("inf") else repr(bound), count)
+        for bound, count in zip(histogram.bounds, histogram.counts, strict=True)
+    ]

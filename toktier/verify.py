@@ -1,0 +1,277 @@
+"""Shadow verification: some of the answers, encoded again by the reference in the background.
+
+A proof covers the definition of a tokenizer. It does not cover libraries and their caches, which may go wrong after
+days, on a text that no test has. So a small share of what is served is compared with the reference while it is served.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import pathlib
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+from attrs import evolve, frozen
+
+from toktier.campaign.programs import Kind, Problem, Program, encode, in_words, reference_ids, run
+from toktier.campaign.shrinking import shrink_program
+from toktier.campaign.verification import SHRINKING, made_again, not_made_again
+from toktier.engines.base import Engine, Ids, contained
+from toktier.reproduction import Reproduction
+from toktier.router import NAMES, Route
+from toktier.tokenizer import Tokenizer
+
+WAITING = 64
+"""Answers that wait to be looked at, at most."""
+
+CHARACTERS = 1 << 23
+"""Characters that these have together, at most."""
+
+logger = logging.getLogger(__name__)
+
+
+@frozen
+class Checks:
+    """What a verifier did.
+
+    Attributes:
+        checked: Answers that were compared.
+        mismatched: Those that were not the reference's.
+        dropped: Answers that were due and were not compared, because too many waited or the reference could not encode
+            them.
+    """
+
+    checked: int = 0
+    mismatched: int = 0
+    dropped: int = 0
+
+
+@frozen
+class Mismatch:
+    """An answer that is not the reference's.
+
+    Attributes:
+        path: What was called: ``"append"``, ``"edit"``, ``"update"``, ``"full"`` or ``"planned"``.
+        engine: The name of the engine.
+        reproduction: What differs, made as small as it could be.
+        file: Where that is saved; None without a quarantine, or if it could not be written.
+    """
+
+    path: str
+    engine: str
+    reproduction: Reproduction
+    file: pathlib.Path | None
+
+
+class _Answer(NamedTuple):
+    path: str
+    engine: Engine
+    size: int
+    text: Callable[[], str]
+    ids: Ids
+
+
+class ShadowVerifier:
+    """Compares a sample of all that is encoded with a tokenizer, by sessions, stores and itself, with the reference.
+
+    It attaches itself to the tokenizer, one at a time, until it is closed. A thread does the work; what it has no time
+    for is dropped and counted. A mismatch is logged, saved in the quarantine as a reproduction that
+    ``toktier reproduce FILE`` replays, and handed to ``on_mismatch``; the engine is demoted: the reference answers
+    in its place for this family, everywhere in this process, until :meth:`Tokenizer.restore`. Sessions encode their
+    text anew when they are used the next time.
+
+    Args:
+        tok: The tokenizer.
+        sample: The share of all calls that are looked at, ``0 < sample <= 1``.
+        seed: Of the sampling: the same calls one after the other are looked at.
+        quarantine: The folder for reproductions; None for none.
+        on_mismatch: Called by the thread with each :class:`Mismatch`.
+        demote: Whether an engine is demoted that gave other ids.
+
+    Raises:
+        ValueError: The share is out of range, or the tokenizer has a verifier already.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.load("toktier-mini")
+        >>> with ShadowVerifier(tok, sample=1.0, quarantine=None) as verifier:
+        ...     patch = tok.session("The quick brown fox").append(" jumps")
+        ...     _ = verifier.drain()
+        ...     verifier.checks()
+        Checks(checked=2, mismatched=0, dropped=0)
+    """
+
+    def __init__(
+        self,
+        tok: Tokenizer,
+        *,
+        sample: float = 0.05,
+        seed: int = 0,
+        quarantine: str | os.PathLike[str] | None = "toktier-reproductions",
+        on_mismatch: Callable[[Mismatch], None] | None = None,
+        demote: bool = True,
+    ) -> None:
+        if not 0 < sample <= 1:
+            raise ValueError(f"sample must be a share of all calls, above 0 and up to 1, not {sample}")
+        if tok.meter.watcher is not None:
+            raise ValueError(f"{tok!r} has a verifier already: close that one first")
+        self._tok, self._quarantine = tok, None if quarantine is None else pathlib.Path(quarantine)
+        self._on_mismatch, self._demote = on_mismatch, demote
+        self._scale = math.log1p(-sample) if sample < 1 else -math.inf
+        self._source = random.Random(seed)
+        self._reference = tok.engine("reference")
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._queue: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
+        self._waiting = self._characters = 0
+        self._checks = Checks()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._left = self._gap()
+        """Calls up to the next one that is looked at."""
+        tok.meter.watcher = self
+
+    def __repr__(self) -> str:
+        return f"<toktier.verify.ShadowVerifier of {self._tok!r}: {self._checks}>"
+
+    def checks(self) -> Checks:
+        """What was done so far."""
+        with self._lock:
+            return self._checks
+
+    def is_due(self) -> bool:
+        """Whether the next call is looked at; asked once for each."""
+        # Without a lock, which would cost more than all the rest: of calls at the same moment, one may go uncounted.
+        self._left -= 1
+        return self._left <= 0 and self._has_room()
+
+    def offer(self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids) -> None:
+        """Takes an answer; see :class:`toktier.meter.Watcher`."""
+        with self._lock:
+            if self._closed:
+                return
+            self._waiting += 1
+            self._characters += size
+            if self._thread is None or not self._thread.is_alive():  # the first time, and after a fork
+                self._thread = threading.Thread(target=self._work, name="toktier verifier", daemon=True)
+                self._thread.start()
+        self._queue.put(_Answer(path, engine, size, text, ids))
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Waits until everything is compared that was taken so far.
+
+        Args:
+            timeout: Seconds to wait, at most.
+
+        Returns:
+            Whether that is so.
+        """
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._waiting, timeout)
+
+    def close(self) -> None:
+        """Compares what was taken, and looks at nothing more."""
+        with self._lock:
+            self._closed = True
+        if self._tok.meter.watcher is self:
+            self._tok.meter.watcher = None
+        if self._thread is not None and self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+    def __enter__(self) -> ShadowVerifier:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _gap(self) -> int:
+        """Calls from one that is looked at to the next: geometric, as if a coin were thrown for each."""
+        return 1 + math.floor(math.log(1.0 - self._source.random()) / self._scale)
+
+    def _has_room(self) -> bool:
+        with self._lock:
+            self._left = self._gap()
+            if self._waiting < WAITING and self._characters < CHARACTERS:
+                return True
+            self._checks = evolve(self._checks, dropped=self._checks.dropped + 1)
+            return False
+
+    def _work(self) -> None:
+        while (answer := self._queue.get()) is not None:
+            try:
+                self._look_at(answer)
+            except Exception:
+                logger.exception("an answer of engine %s was not compared", answer.engine.name)
+            size = answer.size
+            del answer  # a session copies its ids while somebody looks at them
+            with self._idle:
+                self._waiting -= 1
+                self._characters -= size
+                if not self._waiting:
+                    self._idle.notify_all()
+
+    def _look_at(self, answer: _Answer) -> None:
+        text = answer.text()
+        try:
+            expected = self._reference.encode(text)
+        except BaseException as error:
+            if not contained(error):
+                raise
+            with self._lock:
+                self._checks = evolve(self._checks, dropped=self._checks.dropped + 1)
+            return
+        same = np.array_equal(expected, answer.ids)
+        with self._lock:
+            checks = self._checks
+            self._checks = evolve(checks, checked=checks.checked + 1, mismatched=checks.mismatched + (not same))
+        if not same:
+            self._report(answer, text, expected.tolist())
+
+    def _report(self, answer: _Answer, text: str, expected: list[int]) -> None:
+        name, got = answer.engine.name, answer.ids.tolist()
+        words = in_words(expected, got)
+        logger.error("%s with engine %s: %s", answer.path, name, words)
+        if self._demote and name in NAMES and name != "reference":
+            self._tok.demote(name, f"other ids than the reference's in {answer.path}: {words}")
+        problem = Problem(1, Kind.ENCODE, words, tuple(expected), tuple(got))
+        found, file = self._reproduction(answer.engine, text, problem), None
+        if self._quarantine is not None:
+            try:
+                file = found.save(self._quarantine)
+                logger.error("to see it again: toktier reproduce %s", file)
+            except OSError as error:
+                logger.error("the reproduction cannot be saved: %s", error)
+        if self._on_mismatch is not None:
+            self._on_mismatch(Mismatch(answer.path, name, found, file))
+
+    def _reproduction(self, engine: Engine, text: str, problem: Problem) -> Reproduction:
+        """The smallest program that goes wrong.
+
+        With a new engine, also one that has seen beginnings of the text; where that is of no use, with the one that
+        gave the answer.
+        """
+        tok, name, program = self._tok, engine.name, [encode(text)]
+        if name in NAMES:
+            beginnings = [text[: len(text) * k // 8] for k in range(1, 8)]
+            if found := made_again(tok, name, program, problem, beginnings):
+                return found
+        reference, itself = reference_ids(tok), engine.engine if isinstance(engine, Route) else engine
+
+        def fails(shorter: Program) -> bool:
+            return run(shorter, tok, reference, itself) is not None
+
+        if not fails(program):
+            return not_made_again(tok, name, program, problem)
+        small = shrink_program(program, fails, until=time.monotonic() + SHRINKING)
+        return Reproduction.of(tok, name, small, run(small, tok, reference, itself) or problem)
