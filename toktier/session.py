@@ -45,7 +45,7 @@ class Session:
     ``append`` and ``edit`` cost as much as the change, whatever the length of the text; ``update`` reads the text once,
     at the speed of a memory comparison. An operation that raises leaves the session as it was, with one exception: when
     a signal handler raises or memory runs out in the moment of the change itself, the session gives no ids any more
-    rather than wrong ones (:class:`SessionTorn`). What a session has handed out never changes. A session is for one
+    rather than wrong ones (:class:`toktier.errors.SessionTorn`). What a session has handed out never changes. A session is for one
     thread at a time: a call that finds another thread at work in it raises.
 
     On a tokenizer without certified cuts (``tok.family.reason`` says why) everything works, by encoding in full.

@@ -85,7 +85,7 @@ class ShadowVerifier:
     It attaches itself to the tokenizer, one at a time, until it is closed. A thread does the work; what it has no time
     for is dropped and counted. A mismatch is logged, saved in the quarantine as a reproduction that
     ``toktier reproduce FILE`` replays, and handed to ``on_mismatch``; the engine is demoted: the reference answers
-    in its place for this family, everywhere in this process, until :meth:`Tokenizer.restore`. Sessions encode their
+    in its place for this family, everywhere in this process, until :meth:`toktier.Tokenizer.restore`. Sessions encode their
     text anew when they are used the next time.
 
     Args:
