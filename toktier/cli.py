@@ -28,7 +28,7 @@ try:
     from toktier.terminal import Failure, plain_console, read
 except ModuleNotFoundError as missing:
     package = str(missing.name).partition(".")[0]
-    print(f"the command line needs the package {package}: pip install 'toktier[cli]'", file=sys.stderr)
+    print(f"the command line needs the package {package}: pip install click rich", file=sys.stderr)
     raise SystemExit(2) from None
 
 

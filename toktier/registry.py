@@ -193,7 +193,7 @@ def _read(definition: pathlib.Path, configuration: pathlib.Path | None = None) -
 
 def _fetched(name: str) -> _Files:
     """The files of a repository on the Hugging Face hub, or in its local cache."""
-    unknown = f"no file or directory {name!r}"
+    unknown = f"no file, directory or bundled tokenizer {name!r} (bundled: {', '.join(BUNDLED)})"
     try:
         import huggingface_hub
     except ImportError:

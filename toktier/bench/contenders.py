@@ -18,7 +18,7 @@ Encode: TypeAlias = "Callable[[str], Sequence[int] | Ids]"
 REMEMBERING = {"gigatoken", "fastokens", "memo"}
 """Those that are faster on a text the second time. They are given each text once right before they are timed."""
 
-INSTALL = "not installed: pip install 'toktier[bench]'"
+INSTALL = "not installed: pip install {}"
 
 
 @frozen
@@ -56,7 +56,7 @@ def _load(name: str, reference: tokenizers.Tokenizer) -> Encode | str:
         encode = LOADERS[name](reference)
         encode("Hello")
     except ModuleNotFoundError:
-        return INSTALL
+        return INSTALL.format(name)
     except BaseException as error:
         if not contained(error):
             raise

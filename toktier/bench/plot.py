@@ -40,7 +40,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        raise MissingPackage("a plot needs the package matplotlib: pip install 'toktier[bench]'") from None
+        raise MissingPackage("a plot needs the package matplotlib: pip install matplotlib") from None
     return Figure((width, height), layout="constrained")
 
 

@@ -96,7 +96,7 @@ class GigatokenEngine:
     def check(family: Family, reference: ReferenceEngine) -> None:
         """Raises :class:`Inapplicable` for what can be told at once."""
         if importlib.util.find_spec("gigatoken") is None:
-            raise Inapplicable("not installed: pip install 'toktier[fast]'")
+            raise Inapplicable("not installed: pip install gigatoken")
         if reference.tokenizer.encode_special_tokens:
             raise Inapplicable("special tokens are encoded as text")
 
