@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, normalizers
 
 from tests.backtracking import LETTERS, Attempt, Span, contains, matches, nodes, patterns, texts, understood
-from toktier.families.automaton import Automaton, automaton_of
+from toktier.families.automaton import MAX_JOINED, Automaton, automaton_of
 from toktier.families.pattern import Lookahead, Node, Unsupported, literal_text, parse
 
 
@@ -174,6 +174,22 @@ def test_any_depth_of_nesting_is_understood_or_refused(stack: str) -> None:
     for pattern in ("a" + stack * 20_000 + "b", "(?:" * 150 + "a" + f"){stack}" * 150 + "b"):
         with contextlib.suppress(Unsupported):
             assert automaton_of(parse(pattern)).positions
+
+
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        ("(?:" + "|".join("a" * 500) + ")+", "(?:" + "|".join("a" * 501) + ")+"),
+        ("a?" * 700 + "b", "a?" * 710 + "b"),
+        ("(?:" * 25 + "|".join("a" * 100) + ")+" * 25, "(?:" * 26 + "|".join("a" * 100) + ")+" * 26),  # the same again
+    ],
+)
+def test_a_pattern_in_which_too_much_can_follow_too_much_is_refused_before_it_is_worked_out(
+    few: str, many: str
+) -> None:
+    assert len(automaton_of(parse(few)).follow) <= MAX_JOINED
+    with pytest.raises(Unsupported, match=r"^more than 250,000 pairs of its classes can follow one another$"):
+        automaton_of(parse(many))
 
 
 @given(st.text("ab", min_size=1))

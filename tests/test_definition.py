@@ -228,6 +228,69 @@ def test_the_models_that_are_not_understood_yet_are_told_apart_too(base: Json, c
     assert after.reason
 
 
+@pytest.mark.parametrize("merges", [None, 5, "a b", {"a": "b"}, [5, None, "a b"]])
+def test_a_model_that_has_no_merges_may_say_anything_there(merges: Json) -> None:
+    assert definition(changed(put("model", "merges", merges), WORDPIECE)).model == "WordPiece"
+
+
+def prefixed(prefix: Json, right: str, **others: Json) -> Json:
+    vocabulary = {"a": 0, right: 1, "a" + right.encode()[len(str(prefix).encode()) :].decode("utf-8", "replace"): 2}
+    model = {"type": "BPE", "continuing_subword_prefix": prefix, "vocab": vocabulary, "merges": [["a", right]]}
+    return {"model": model | others}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "right"), [("##", "##b"), ("##", "##\u00e9"), ("\u00e9", "\u00e9b"), ("##", "\u00e9b")]
+)
+def test_a_prefix_that_ends_where_a_character_does_is_the_librarys_affair(prefix: str, right: str) -> None:
+    assert definition(prefixed(prefix, right)).model == "BPE"
+
+
+# Were it not refused, each of these would end the process.
+@pytest.mark.parametrize(
+    ("prefix", "right"), [("#", "\u00e9"), ("##", "a\u00e9"), ("###", "\U0001f600"), ("\u00e9", "\u4e2d")]
+)
+@pytest.mark.parametrize("merge", [lambda right: ["a", right], lambda right: f"a {right}"], ids=["pair", "string"])
+@pytest.mark.parametrize("escaped", [True, False])
+def test_a_prefix_that_ends_inside_a_character_is_refused_before_the_library_sees_it(
+    prefix: str, right: str, merge: Callable[[str], Json], escaped: bool
+) -> None:
+    source = json.dumps(prefixed(prefix, right, merges=[merge(right)]), ensure_ascii=escaped, indent=1).encode()
+    with (
+        patch.object(tokenizers.Tokenizer, "from_buffer", side_effect=AssertionError),
+        pytest.raises(InvalidDefinition, match=r"^file: field 'model': .* middle of a character"),
+    ):
+        load_reference(source, "file")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '"continuing_subword_prefix": "#"',
+        '"continuing_subword_prefix"\n:\t"\\u0023"',
+        '"\\u0063ontinuing_subword_prefi\\u0078":"#"',
+        '"continuing\\u005Fsubword\\u005fprefix":"#"',
+    ],
+)
+def test_a_prefix_is_seen_however_it_is_written(written: str) -> None:
+    assert json.loads(f"{{{written}}}") == {"continuing_subword_prefix": "#"}
+    source = json.dumps(prefixed(None, "\u00e9")).replace('"continuing_subword_prefix": null', written)
+    with (
+        patch.object(tokenizers.Tokenizer, "from_buffer", side_effect=AssertionError),
+        pytest.raises(InvalidDefinition, match="the middle of a character"),
+    ):
+        load_reference(source.encode(), "file")
+
+
+@pytest.mark.parametrize("nothing", ["null", '""'])
+@pytest.mark.parametrize("space", ["", " ", "\n\t "])
+def test_a_file_without_a_prefix_is_not_read_twice(nothing: str, space: str) -> None:
+    source = json.dumps(prefixed(None, "b", vocab={"a": 0, "b": 1, "ab": 2}))
+    source = source.replace('"continuing_subword_prefix": null', f'"continuing_subword_prefix"{space}:{space}{nothing}')
+    with patch("json.loads", side_effect=AssertionError):
+        load_reference(source.encode(), "file")
+
+
 BROKEN: dict[str, tuple[bytes | str | Json, str]] = {
     "nothing": (b"", "not JSON"),
     "truncated": (json.dumps(EVERYTHING)[:5000], "not JSON"),
@@ -377,6 +440,18 @@ def test_added_tokens_are_read_with_their_ids_and_flags() -> None:
     assert by_content["<c>"].special
     assert not by_content["<c>"].normalized
     assert by_content["it"].single_word
+
+
+def test_a_normalizer_behind_itself_is_left_out_and_too_many_of_them_are_a_reason() -> None:
+    def chain(*names: str) -> Definition:
+        return definition(changed(put("normalizer", "normalizers", [{"type": name} for name in names])))
+
+    twice = chain("NFC", "NFC", "Lowercase", "Lowercase", "NFC")
+    assert twice.normalizers == ("NFC", "Lowercase", "NFC")
+    assert twice.digest != chain("NFC", "Lowercase", "NFC").digest, "what is equal is not known of the rest"
+    assert chain(*["NFC"] * 100).reason is None
+    assert chain(*["NFC", "NFD"] * 4).reason is None
+    assert chain(*["NFC", "NFD"] * 4, "NFC").reason == "more than 8 normalizers one after the other"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_calls_are_counted_by_path_and_engine_with_their_characters(tok: Tokeniz
     assert 30 <= counted["append", "memo"].encoded <= 30 + 3 * 20
     assert (counted["edit", "memo"].calls, counted["update", "memo"].calls) == (1, 1)
     assert counted["planned", auto].encoded == 5 * LONG
-    assert counted["full", auto].calls == 3 if auto == "memo" else 2
+    assert counted["full", auto].calls == (3 if auto == "memo" else 2)
     for calls in counted.values():
         assert sum(calls.histogram) == calls.calls
         assert calls.seconds > 0

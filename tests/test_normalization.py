@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toktier.families.normalization import Rewriting, rewriting
-from toktier.families.probing import DiskCache, Probe
+from toktier.families.normalization import CHARACTER_WISE, DECOMPOSITION, Rewriting, rewriting
+from toktier.families.probing import DiskCache, Probe, blocks, every_character
 
 PROBE = Probe(DiskCache(None))
 CHAINS = [
@@ -121,6 +121,21 @@ def test_the_examples_of_the_theory() -> None:
     assert starts(["Lowercase"], "İ") == {"i"}
     assert {"a", "å"} <= starts(["Lowercase", "NFC"], "A")
     assert starts(["NFC", "Lowercase"], "Å") >= {"å"}
+
+
+@pytest.mark.parametrize("name", [*DECOMPOSITION, *CHARACTER_WISE])
+def test_a_normalizer_leaves_alone_what_it_has_made(name: str) -> None:
+    """So one that follows itself in a definition may be left out."""
+    for block in blocks(every_character()):
+        once = PROBE.normalize(name, block)
+        assert PROBE.normalize(name, once) == once
+
+
+@pytest.mark.parametrize("name", [*DECOMPOSITION, *CHARACTER_WISE])
+@given(characters(), characters(), some)
+def test_a_normalizer_leaves_alone_what_it_has_made_of_a_text(name: str, first: str, second: str, rest: str) -> None:
+    once = PROBE.normalize(name, first + second + rest)
+    assert PROBE.normalize(name, once) == once
 
 
 def test_characters_that_no_normalizer_touches_are_not_mentioned() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections.abc import Callable
 
 import hypothesis.strategies as st
 import pytest
@@ -22,6 +23,7 @@ from tests.backtracking import (
     understood,
 )
 from toktier.families.pattern import (
+    MAX_ITEMS,
     UNBOUNDED,
     CharacterClass,
     Mode,
@@ -236,6 +238,10 @@ def test_any_string_is_understood_or_refused(pattern: str) -> None:
         ("(?:a", "unclosed group at position 0"),
         ("a)b", "unmatched ')' at position 1"),
         (r"\p{L", "unclosed property at position 0"),
+        ("a{0001234567890}", "a repetition with a number of 10 digits at position 1"),
+        ("a{1,%s}" % ("9" * 5_000), "a repetition with a number of 5000 digits at position 1"),
+        ("(?:)" * 2_001, "more than 2,000 characters, classes and groups"),
+        ("[ab]" * 1_000_000, "more than 2,000 characters, classes and groups"),
         ("(" * 5_000 + "a" + ")" * 5_000, "groups nested too deeply"),
     ],
 )  # fmt: skip
@@ -295,6 +301,25 @@ def test_quantifiers_have_the_bounds_and_the_mode_that_are_written() -> None:
     assert parse("a{2,3}?") == Repeat(a, 2, 3, Mode.LAZY)
     assert parse("a{2,3}+") == Repeat(Repeat(a, 2, 3, Mode.GREEDY), 1, UNBOUNDED, Mode.GREEDY)
     assert parse("a{2}?") == Repeat(Repeat(a, 2, 2, Mode.GREEDY), 0, 1, Mode.GREEDY)
+
+
+def test_zeros_before_a_number_change_nothing() -> None:
+    zeros = "0" * 5_000
+    assert parse(f"a{{{zeros}2,{zeros}3}}") == parse("a{2,3}")
+    assert parse(f"a{{{zeros}}}") == parse("a{0}")
+    assert parse(f"a{{,{zeros}99999}}") == parse("a{,99999}")
+    assert matches(f"a{{{zeros}2}}", "aaa") == matches("a{2}", "aaa")
+
+
+@pytest.mark.parametrize("understand", [parse, literal_text])
+def test_a_pattern_is_understood_up_to_a_length_and_refused_at_once_beyond_it(
+    understand: Callable[[str], Node],
+) -> None:
+    assert len([*nodes(understand("a" * MAX_ITEMS))]) == MAX_ITEMS + 1
+    started = time.process_time()
+    with pytest.raises(Unsupported, match=r"^more than 2,000 characters, classes and groups$"):
+        understand("a" * 10_000_000)
+    assert time.process_time() - started < 1, "a hundred times what it takes"
 
 
 def test_case_is_ignored_exactly_where_the_pattern_says_so() -> None:

@@ -174,6 +174,17 @@ def _only(half: str) -> Callable[..., Rewriting]:
     return rewriting
 
 
+def _forget_earlier_splitters(patch: pytest.MonkeyPatch) -> None:
+    """A pair need then be uncrossed only in the splitter that parts it."""
+    crossed, parted = synchronizing.crossed_by_splitter, synchronizing.parted_by_splitter
+    patch.setattr(synchronizing, "crossed_by_splitter", lambda _, inside: np.zeros((len(inside),) * 2, bool))
+    patch.setattr(
+        synchronizing,
+        "parted_by_splitter",
+        lambda automaton, inside, keeps: parted(automaton, inside, keeps) & ~crossed(automaton, inside),
+    )
+
+
 RULES: dict[str, tuple[str, Switch]] = {
     "literal factors": ("gpt4", _off("factors", lambda atoms: (atoms[:0], atoms[:0]))),
     "literal flag lstrip": ("lstrip", _off("absorbed_left", _nothing)),
@@ -189,11 +200,13 @@ RULES: dict[str, tuple[str, Switch]] = {
         "gaps",
         _off("parted_by_splitter", lambda _, inside, __: np.ones((len(inside),) * 2, bool)),
     ),
+    "what the splitters before it cross": ("twos, then runs", _forget_earlier_splitters),
     "possession": ("blocked", _off("automaton_of", _without_blockers)),
     "folding": ("folding in a sequence", _off("refuse_folding_across_characters", _nothing)),
 }
 CONTROLS: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     "blocked": lambda: zoo.byte_level(zoo.split(r"[ab]?+[ac]|x")),
+    "twos, then runs": lambda: zoo.byte_level(zoo.split("[a-z]{2}"), zoo.split("a|[b-z]+")),
     "folding in a sequence": lambda: zoo.byte_level(zoo.split(r"(?i:st|ss|ff|fi)[ -z]|\s|\S")),
 }
 
@@ -219,6 +232,16 @@ def test_with_one_rule_switched_off_a_counterexample_is_found(rule: str, monkeyp
     switch_off(monkeypatch)
     with pytest.raises(AssertionError):
         check(_derived(name), reference, 4000)
+
+
+def test_a_pair_that_one_splitter_parts_may_be_crossed_by_those_behind_it_and_by_none_before_it() -> None:
+    one, other = zoo.split("[ab]+"), zoo.split("[a-z]+")
+    there, back = (material.registry().load(zoo.byte_level(*splits)).family for splits in ([one, other], [other, one]))
+    assert there.is_pair("a", "c")
+    assert there.is_pair("c", "a")
+    assert not there.is_pair("a", "b")
+    assert not there.is_pair("c", "d")
+    assert not back.is_pair("a", "c")
 
 
 def test_the_smallest_counterexamples_stay_what_they_are() -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toktier.errors import StateMismatch
-from toktier.state import CHECKSUM, HEADER, MAGIC, VERSION, State, pack, unpack
+from toktier.state import CHECKSUM, HEADER, LIBRARY, MAGIC, VERSION, State, pack, unpack
 
 DIGEST = hashlib.sha256(b"a family").hexdigest()
 OTHER = hashlib.sha256(b"another family").hexdigest()
@@ -50,7 +51,7 @@ def sealed(content: bytes) -> bytes:
 
 def with_lengths(*lengths: int) -> bytes:
     """The small state with other lengths, and a checksum that fits."""
-    header = HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), *lengths)
+    header = HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), LIBRARY, *lengths)
     return sealed(header + PACKED[HEADER.size : -CHECKSUM])
 
 
@@ -97,8 +98,10 @@ def test_arrays_of_other_types_and_byte_orders_are_packed_alike() -> None:
 
 def test_the_format_is_as_it_was() -> None:
     """Whoever changes it on purpose gives it another version."""
-    assert VERSION == 1
-    assert hashlib.sha256(PACKED).hexdigest() == "62a7950b128b300d3883113b55bf403469b0589d83286282eeb4db7de0f57466"
+    assert VERSION == 2
+    with mock.patch("toktier.state.LIBRARY", b"0.23"):
+        packed = pack(SMALL, DIGEST)
+    assert hashlib.sha256(packed).hexdigest() == "1e8294f3bd22d329e05e84128d7124d1c05e67a2fa8010b8c525ef5f3893fcd0"
 
 
 def test_every_truncation_is_refused() -> None:
@@ -158,8 +161,12 @@ def test_without_any_seam_a_state_is_refused() -> None:
         (MAGIC, "too few"),
         (sealed(b"{" * 200), "something else than the state of a session"),
         (
-            sealed(HEADER.pack(MAGIC, VERSION + 1, bytes(32), 0, 0, 0)),
-            "has version 2, and this library reads version 1",
+            sealed(HEADER.pack(MAGIC, VERSION + 1, bytes(32), LIBRARY, 0, 0, 0)),
+            "has version 3, and this library reads version 2",
+        ),
+        (
+            sealed(HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), b"0.1", 0, 0, 0)),
+            r"was made with tokenizers 0\.1, and this is",
         ),
         (PACKED[:-1] + bytes([PACKED[-1] ^ 1]), "its checksum is another"),
         (pack(SMALL, OTHER), f"is of tokenizer {OTHER[:12]}, and this is {DIGEST[:12]}"),
@@ -203,7 +210,7 @@ def test_whatever_the_lengths_nothing_else_is_raised(lengths: tuple[int, int, in
 
 @given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 15), st.integers(0, 3))
 def test_whatever_the_content_nothing_else_is_raised(content: bytes, text: int, ids: int, seams: int) -> None:
-    header = HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), text, ids, seams)
+    header = HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), LIBRARY, text, ids, seams)
     refused_or_valid(content)
     refused_or_valid(sealed(header + content))
     refused_or_valid(sealed(header + content.ljust(text + 4 * ids + 16 * seams, b"\0")[: text + 4 * ids + 16 * seams]))

@@ -22,7 +22,7 @@ import pytest
 from tests import material
 from tests.test_planner import Slow
 from toktier import Session, SessionInUse, SessionStore, SessionTorn, archive, shelf
-from toktier.campaign.watched import Watched
+from toktier.campaign.watched import Broken, Watched
 from toktier.engines.base import Ids
 from toktier.piecetable import PieceTable
 
@@ -485,3 +485,101 @@ def test_explanations_say_what_was_met() -> None:
     some.encode(WORDS + "Other.")
     assert some.explain()["met"] == "shared"
     assert some.explain("nobody")["why"] == "there is no such session in memory"
+
+
+def test_a_second_interrupt_in_the_middle_of_a_change_changes_nothing() -> None:
+    """The session is torn before anything changes, and not only once somebody learns that it was interrupted."""
+    session = Session(MINI, WORDS)
+    with mock.patch("toktier.seams.Seams.replace", side_effect=Interrupt), pytest.raises(Interrupt):
+        session.edit(1000, 1010, "Stop")
+    with pytest.raises(SessionTorn):
+        session.tolist()
+    assert "interrupted" in repr(session)
+
+
+@pytest.mark.parametrize("read", [Session.fork, Session.to_bytes, Session.tolist])
+def test_whoever_reads_while_another_thread_writes_sees_no_half_of_a_change(read: Callable[[Session], Any]) -> None:
+    session = Session(MINI, "", engine="reference")
+    done = threading.Event()
+    refused = 0
+
+    def write() -> None:
+        for number in range(3000):
+            with contextlib.suppress(SessionInUse):
+                session.append(f"word {number}, ")
+        done.set()
+
+    writer = threading.Thread(target=write)
+    with switch_interval(1e-6):
+        writer.start()
+        while not done.is_set():
+            try:
+                seen = read(session)
+            except SessionInUse:
+                refused += 1
+                continue
+            if isinstance(seen, bytes):
+                seen = Session.from_bytes(MINI, seen)
+            if isinstance(seen, Session) and len(seen.text) < 3000:
+                assert seen.tolist() == REFERENCE(seen.text)
+    writer.join()
+    assert refused
+    assert session.tolist() == REFERENCE(session.text)
+
+
+def test_a_session_keeps_no_ids_beside_its_own() -> None:
+    session = Session(MINI, WORDS)
+    assert session._last is not None
+    assert sum(sys.getsizeof(value) for value in session._last) < 1000 < session.ids.nbytes
+
+
+def test_what_failed_is_in_no_explanation() -> None:
+    watched = Watched(MINI.engine("reference"))
+    session = Session(MINI, WORDS, engine=watched)
+    for _ in range(3):
+        watched.fails = True
+        with pytest.raises(Broken):
+            session.append("x")
+        watched.fails = False
+    session.append("Word.")
+    assert session.explain()["places"] == 1
+
+
+def test_calls_that_are_cancelled_take_one_thread() -> None:
+    engine = Slow()
+    some = SessionStore(MINI, engine=engine)
+
+    async def front_end() -> None:
+        for _ in range(40):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(some.encode_async("x", session="a"), 0.005)
+        other = asyncio.ensure_future(some.encode_async("y", session="b"))
+        await asyncio.sleep(0.05)
+        assert engine.given == ["x", "y"]
+        for _ in range(60):
+            engine.go.release()
+        await other
+        assert (await some.encode_async("xx", session="a")).tolist() == [2]
+
+    asyncio.run(front_end())
+    assert not some._turns
+    some.close()
+
+
+def test_a_session_that_comes_back_is_not_removed_for_having_been_forgotten(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "PATIENCE", 0.01)
+    path = tmp_path / "sessions"
+    with SessionStore(MINI, path=path) as some:
+        some.encode(WORDS, session="a")
+        some.flush()
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            some.forget("a")
+            other.execute("ROLLBACK")
+        some.encode(WORDS, session="a")
+        some.flush()
+    with SessionStore(MINI, path=path) as some:
+        some.encode(WORDS, session="a")
+        assert some.usage().resumed == 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import random
 import shlex
 import statistics
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -96,7 +98,7 @@ def test_the_delay_of_detection_is_geometric(rate: float) -> None:
     delays = []
     for seed in range(2_000):
         with ShadowVerifier(MINI, sample=rate, seed=seed, quarantine=None) as verifier:
-            delays.append(next(calls for calls in range(1, 10_000) if verifier.is_due()))
+            delays.append(next(calls for calls in range(1, 10_000) if verifier.is_due(1)))
     most = max(
         abs(np.mean(np.array(delays) <= calls) - (1 - (1 - rate) ** calls)) for calls in range(1, max(delays) + 1)
     )
@@ -118,8 +120,7 @@ def test_a_fault_is_found_after_as_many_calls_as_the_rate_says(rate: float, monk
             while not verifier.checks().mismatched:
                 Session(MINI, MARK + " text", engine=engine)
                 calls += 1
-                if verifier._waiting:
-                    assert verifier.drain(30)
+                assert verifier.drain(30)
             delays.append(calls)
     deviation = (1 - rate) ** 0.5 / rate / len(delays) ** 0.5
     assert abs(statistics.mean(delays) - 1 / rate) < 3 * deviation
@@ -183,11 +184,15 @@ def test_callers_never_wait_and_what_does_not_fit_is_dropped_and_counted(monkeyp
 def test_characters_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toktier.verify.CHARACTERS", 100)
     with ShadowVerifier(MINI, sample=1.0, quarantine=None) as verifier:
-        verifier._thread = threading.current_thread()  # nobody works
-        for _ in range(5):
-            MINI.encode("x" * 60)
-        assert verifier.checks() == Checks(dropped=3)
-        verifier._thread = None
+        go = threading.Event()
+        verifier._look_at = lambda answer: go.wait(30)  # type: ignore[assignment,method-assign]
+        for length in (200, 60, 1):  # one that is too long by itself has its turn when nothing else waits
+            MINI.encode("x" * length)
+        assert verifier.checks() == Checks(dropped=2)
+        go.set()
+        assert verifier.drain(30)
+        MINI.encode("x")
+        assert verifier.checks() == Checks(dropped=2)
 
 
 def test_one_tokenizer_has_one_verifier_until_it_is_closed() -> None:
@@ -248,9 +253,15 @@ def test_what_a_demoted_engine_gave_is_not_resumed_from_disk(
     text = f"a {MARK}uick text"
     with SessionStore(tok, engine="memo", path=tmp_path / "sessions") as store:
         store.encode(text, session="a")
-    tok.demote("memo", "as planned")
     with SessionStore(tok, engine="memo", path=tmp_path / "sessions") as store:
+        store.encode(text, session="b")
+        tok.demote("memo", "as planned")
         assert store.encode(text, session="a").tolist() == REFERENCE(text)
+        assert store.usage().resumed == 0
+    # The one that nobody used was made right before it was saved.
+    with SessionStore(tok, engine="reference", path=tmp_path / "sessions") as store:
+        assert store.encode(text, session="b").tolist() == REFERENCE(text)
+        assert store.usage().resumed == 1
 
 
 def test_only_engines_that_are_there_are_demoted() -> None:
@@ -309,3 +320,90 @@ def test_a_quarantine_that_cannot_be_written_is_no_error(
         assert verifier.drain(30)
     assert found[0].file is None
     assert "cannot be saved" in caplog.text
+
+
+def test_an_engine_that_gave_up_before_is_demoted_all_the_same(tok: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant("substituted", monkeypatch)
+    session = tok.session(f"a {MARK}uick text", engine="memo")
+    (route,) = tok.routes()
+    route._engine = route._reference  # as after a hundred failures
+    tok.demote("memo", "as planned")
+    session.append(" more")
+    assert session.tolist() == REFERENCE(session.text)
+
+
+@pytest.mark.parametrize("operate", range(4))
+def test_a_stale_session_is_right_whoever_looks_at_it(
+    operate: int, tok: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant("substituted", monkeypatch)
+    session = tok.session(f"a {MARK}uick text", engine="memo")
+    before = session.tolist()
+    fork = session.fork()
+    tok.demote("memo", "as planned")
+    expected = REFERENCE(session.text)
+    assert session.tolist() == session.ids.tolist() == expected != before
+    patch = OPERATIONS[operate](session)
+    assert patch.apply(before) == session.tolist() == REFERENCE(session.text)
+    assert Session.from_bytes(tok, fork.to_bytes()).tolist() == expected == fork.tolist()
+
+
+def test_a_call_that_is_under_way_gives_the_right_ids(tok: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is demoted while it encodes: what it gave is not what the call returns."""
+    plant("substituted", monkeypatch)
+    session = tok.session("some text", engine="memo")
+    (route,) = tok.routes()
+    encode_batch = route._engine.encode_batch
+
+    def demoted_meanwhile(texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
+        encoded = encode_batch(texts, continuation=continuation)
+        tok.demote("memo", "as planned")
+        return encoded
+
+    monkeypatch.setattr(route._engine, "encode_batch", demoted_meanwhile)
+    before = session.tolist()
+    patch = session.append(f" {MARK}uick")
+    assert patch.apply(before) == session.tolist() == REFERENCE(session.text)
+
+
+def test_a_relation_that_is_wrong_is_named(tok: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Mismatch] = []
+    monkeypatch.setattr(type(tok.family), "is_pair", lambda self, left, right: True)
+    monkeypatch.setattr(type(tok.family), "cuts", lambda self, text: np.arange(1, len(text)))
+    with ShadowVerifier(tok, sample=1.0, quarantine=None, on_mismatch=found.append) as verifier:
+        tok.session("Once upon a ti", engine="reference").append("me")
+        assert verifier.drain(30)
+    assert found[0].reproduction.engine is None
+
+
+def test_after_a_demotion_auto_is_the_next_engine(tok: Tokenizer) -> None:
+    assert tok.engine().name == "memo"
+    tok.demote("memo", "as planned")
+    assert tok.engine().name == "reference"
+    tok.restore("memo")
+    assert tok.engine().name == "memo"
+
+
+def test_a_callback_that_raises_or_waits_is_no_end(tok: Tokenizer, caplog: pytest.LogCaptureFixture) -> None:
+    def wait(mismatch: Mismatch) -> None:
+        verifier.drain()
+
+    with ShadowVerifier(tok, sample=1.0, quarantine=None, on_mismatch=wait) as verifier:
+        Session(tok, "some text", engine=Sometimes())
+        Session(tok, "some text", engine="reference")
+        assert verifier.drain(30)
+    assert verifier.checks().checked == 2
+    assert "on_mismatch raised" in caplog.text
+    assert "cannot wait" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+def test_a_forked_process_verifies_by_itself() -> None:
+    with ShadowVerifier(MINI, sample=1.0, quarantine=None) as verifier:
+        MINI.encode("before")
+        assert verifier.drain(30)
+        child = os.fork()
+        if child == 0:
+            MINI.encode("after")
+            os._exit(0 if verifier.drain(20) and verifier.checks() == Checks(checked=1) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from toktier.patch import Patch
-
 
 class Explanation(dict[str, Any]):
     """Facts by name, all of them JSON; ``str()`` of it is one line for people.
@@ -24,14 +22,18 @@ class Step(NamedTuple):
 
     Attributes:
         call: What was called.
-        patch: What came of it.
         windows: Where something was encoded: first character and length of each stretch.
+        start: The first id that changed.
+        stop: The end of those that were replaced.
+        ids: How many took their place.
         took: Nanoseconds.
     """
 
     call: str
-    patch: Patch
     windows: list[tuple[int, int]]
+    start: int
+    stop: int
+    ids: int
     took: int
 
 
@@ -45,7 +47,6 @@ def explained(step: Step, characters: int, engine: str, fallback: str | None) ->
         fallback: Why the reference answered in its place, if it did.
     """
     encoded = sum(size for _, size in step.windows)
-    patch = step.patch
     if not step.windows:
         why = f"nothing of {characters:,} characters had to be encoded"
     elif encoded >= characters:
@@ -57,7 +58,7 @@ def explained(step: Step, characters: int, engine: str, fallback: str | None) ->
     why += f" by {engine}" * bool(step.windows)
     if fallback and step.windows:
         why += f": {fallback}"
-    why += f"; {len(patch.ids):,} ids replace {patch.stop - patch.start:,}; {step.took / 1e6:,.3f} ms"
+    why += f"; {step.ids:,} ids replace {step.stop - step.start:,}; {step.took / 1e6:,.3f} ms"
     return Explanation(
         call=step.call,
         engine=engine,
@@ -65,9 +66,9 @@ def explained(step: Step, characters: int, engine: str, fallback: str | None) ->
         encoded=encoded,
         reused=max(characters - encoded, 0),
         places=len(step.windows),
-        start=patch.start,
-        stop=patch.stop,
-        ids=len(patch.ids),
+        start=step.start,
+        stop=step.stop,
+        ids=step.ids,
         seconds=step.took / 1e9,
         fallback=fallback,
         why=why,

@@ -7,6 +7,7 @@ each thread has counters of its own, which nobody else writes, and whoever wants
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
@@ -26,8 +27,12 @@ _Counters: TypeAlias = "dict[tuple[str, str], list[int]]"
 class Watcher(Protocol):
     """Somebody who looks at some of the answers, such as a :class:`toktier.verify.ShadowVerifier`."""
 
-    def is_due(self) -> bool:
-        """Whether to look at this one. Asked once for every answer, so it must be quick."""
+    def is_due(self, size: int) -> bool:
+        """Whether to look at this one. Asked once for every answer, so it must be quick.
+
+        Args:
+            size: Characters of its text.
+        """
         ...
 
     def offer(self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids) -> None:
@@ -67,6 +72,10 @@ class Calls:
         return max(self.served - self.encoded, 0)
 
 
+class _Alive:
+    """Is there for as long as the thread that made it, whoever began that."""
+
+
 class Meter:
     """The counters of one tokenizer.
 
@@ -84,7 +93,7 @@ class Meter:
         self.watcher: Watcher | None = None
         self._own = threading.local()
         self._lock = threading.Lock()
-        self._threads: list[tuple[threading.Thread, _Counters]] = []
+        self._threads: list[tuple[weakref.ref[_Alive], _Counters]] = []
         self._gone: _Counters = {}
         """What threads counted that have ended."""
 
@@ -128,12 +137,13 @@ class Meter:
         with self._lock:
             alive = []
             for thread, theirs in self._threads:
-                if thread.is_alive():
+                if thread() is not None:
                     alive.append((thread, theirs))
                 else:
                     _add(self._gone, theirs)
-            self._threads = [*alive, (threading.current_thread(), counters)]
-        self._own.counters = counters
+            own = _Alive()
+            self._threads = [*alive, (weakref.ref(own), counters)]
+        self._own.alive, self._own.counters = own, counters
         return counters
 
 

@@ -11,9 +11,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from attrs import frozen
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = Tokenizer | SessionStore | ShadowVerifier
 """What has metrics."""
+
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 
 SHORTEST = 10
 """The first bucket of an exported histogram ends at ``2**SHORTEST`` nanoseconds, a microsecond."""
@@ -67,11 +70,13 @@ class Metric:
 
     Attributes:
         name: With its unit; what only grows ends with ``_total``.
+        kind: What it is to Prometheus: a counter, a gauge or a histogram.
         help: What it is, in a sentence.
         samples: Its values.
     """
 
     name: str
+    kind: Kind
     help: str
     samples: tuple[Sample, ...]
 
@@ -86,76 +91,81 @@ def collect(*sources: Source) -> list[Metric]:
         TypeError: A source is something else.
     """
     found: dict[str, Metric] = {}
-    for source in sources:
-        for metric in _of(source):
+    numbers = Counter[type]()
+    for source in dict.fromkeys(sources):
+        number = numbers[type(source)]
+        numbers[type(source)] += 1
+        for metric in _of(source, number):
             known = found.get(metric.name)
             samples = metric.samples if known is None else known.samples + metric.samples
-            found[metric.name] = Metric(metric.name, metric.help, samples)
+            found[metric.name] = Metric(metric.name, metric.kind, metric.help, samples)
     return list(found.values())
 
 
-def _of(source: Source) -> Iterator[Metric]:
+def _of(source: Source, number: int) -> Iterator[Metric]:
     if isinstance(source, Tokenizer):
-        return _of_tokenizer(source)
+        return _of_tokenizer(source, number)
     if isinstance(source, SessionStore):
-        return _of_store(source)
+        return _of_store(source, {"store": str(number)})
     if isinstance(source, ShadowVerifier):
-        return _of_verifier(source)
+        return _of_verifier(source, {"verifier": str(number)})
     raise TypeError(f"{source!r} has no metrics: give a Tokenizer, a SessionStore or a ShadowVerifier")
 
 
-def _of_tokenizer(tok: Tokenizer) -> Iterator[Metric]:
-    family = {"tokenizer": tok.family.digest[:12]}
+def _of_tokenizer(tok: Tokenizer, number: int) -> Iterator[Metric]:
+    family = {"tokenizer": tok.family.digest[:12], "number": str(number)}
     calls = [({**family, "path": path, "engine": engine}, c) for (path, engine), c in tok.meter.calls().items()]
 
     def each(name: str, what: str, value: str) -> Metric:
-        return Metric(name, what, tuple(Sample(labels, getattr(c, value)) for labels, c in calls))
+        return Metric(name, "counter", what, tuple(Sample(labels, getattr(c, value)) for labels, c in calls))
 
     yield each("toktier_calls_total", "Calls, by what was called and the engine.", "calls")
     yield each("toktier_characters_served_total", "Characters of the texts whose ids were asked for.", "served")
     yield each("toktier_characters_encoded_total", "Characters that engines were given for that.", "encoded")
     yield each("toktier_characters_reused_total", "Characters whose ids were known already.", "reused")
     histograms = tuple(Sample(labels, _histogram(c)) for labels, c in calls)
-    yield Metric("toktier_latency_seconds", "How long calls took.", histograms)
+    yield Metric("toktier_latency_seconds", "histogram", "How long calls took.", histograms)
     routes = [({**family, "engine": route.name}, route) for route in tok.routes()]
     fallbacks = [
         Sample({**labels, "reason": reason}, count)
         for labels, route in routes
-        for reason, count in (("guard", route.guarded), ("raised", route.failed))
+        for reason, count in (("guard", route.guarded), ("raised", route.failed), ("demoted", route.replaced))
     ]
-    yield Metric("toktier_fallbacks_total", "Texts that the reference encoded in an engine's place.", tuple(fallbacks))
+    what = "Texts that the reference encoded in an engine's place."
+    yield Metric("toktier_fallbacks_total", "counter", what, tuple(fallbacks))
     demoted = tuple(Sample(labels, int(route.demoted)) for labels, route in routes)
-    yield Metric("toktier_engine_demoted", "Whether the reference answers in an engine's place, 0 or 1.", demoted)
+    what = "Whether the reference answers in an engine's place, 0 or 1."
+    yield Metric("toktier_engine_demoted", "gauge", what, demoted)
 
 
-def _of_store(store: SessionStore) -> Iterator[Metric]:
+def _of_store(store: SessionStore, which: dict[str, str]) -> Iterator[Metric]:
     usage, lookups = store.usage(), store.lookups()
     yield Metric(
         "toktier_lookups_total",
+        "counter",
         "Calls for the store, by what was looked for and what was found.",
-        tuple(Sample({"kind": kind, "result": result}, count) for (kind, result), count in lookups.items()),
+        tuple(Sample({**which, "kind": kind, "result": result}, count) for (kind, result), count in lookups.items()),
     )
     gone = (("evicted", usage.evicted), ("expired", usage.expired))
     yield Metric(
         "toktier_sessions_gone_total",
+        "counter",
         "Sessions that went, to make room or because they were not used.",
-        tuple(Sample({"reason": reason}, count) for reason, count in gone),
+        tuple(Sample({**which, "reason": reason}, count) for reason, count in gone),
     )
     for name, what, value in (
         ("toktier_sessions", "Sessions in memory.", usage.sessions),
         ("toktier_sessions_unsaved", "Named sessions that the disk does not have as they are.", usage.unsaved),
         ("toktier_store_bytes", "Bytes that the store holds.", usage.nbytes),
     ):
-        yield Metric(name, what, (Sample({}, value),))
+        yield Metric(name, "gauge", what, (Sample(which, value),))
 
 
-def _of_verifier(verifier: ShadowVerifier) -> Iterator[Metric]:
+def _of_verifier(verifier: ShadowVerifier, which: dict[str, str]) -> Iterator[Metric]:
     checks = verifier.checks()
     results = (("checked", checks.checked), ("mismatched", checks.mismatched), ("dropped", checks.dropped))
-    samples = tuple(Sample({"result": result}, count) for result, count in results)
-    yield Metric(
-        "toktier_verified_total", "Answers that were compared with the reference, or should have been.", samples
-    )
+    samples = tuple(Sample({**which, "result": result}, count) for result, count in results)
+    yield Metric("toktier_verified_total", "counter", "Answers compared with the reference, or dropped.", samples)
 
 
 def _histogram(calls: Calls) -> Histogram:
@@ -192,6 +202,8 @@ class Collector:
 def register(*sources: Source, registry: CollectorRegistry | None = None) -> None:
     """Has ``prometheus_client`` export some sources, in its usual registry unless another one is given.
 
+    Once for all of them: stores, verifiers and tokenizers are told apart by their number, in the order given here.
+
     Raises:
         ModuleNotFoundError: The package ``prometheus_client`` is not installed.
     """
@@ -204,14 +216,13 @@ def _exported(metric: Metric) -> Exported:
     from prometheus_client import core
 
     labels = list(metric.samples[0].labels) if metric.samples else []
-    first = metric.samples[0].value if metric.samples else 0
-    if isinstance(first, Histogram):
+    if metric.kind == "histogram":
         family = core.HistogramMetricFamily(metric.name, metric.help, labels=labels)
         for sample in metric.samples:
             assert isinstance(sample.value, Histogram)
             family.add_metric(list(sample.labels.values()), _buckets(sample.value), sample.value.total)
         return family
-    kind = core.CounterMetricFamily if metric.name.endswith("_total") else core.GaugeMetricFamily
+    kind = core.CounterMetricFamily if metric.kind == "counter" else core.GaugeMetricFamily
     numbers = kind(metric.name, metric.help, labels=labels)
     for sample in metric.samples:
         assert isinstance(sample.value, int)

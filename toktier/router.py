@@ -49,17 +49,19 @@ def never() -> bool:
 
 
 class Demotions:
-    """The engines that gave other ids than the reference, by family: in this process they serve it no more.
-
-    Attributes:
-        count: Raised with each demotion and each pardon: whoever remembers ids compares.
-    """
+    """The engines that gave other ids than the reference, by family: in this process they serve it no more."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.changes = 0
+        """Of any kind: whoever chose an engine chooses again."""
         self._lock = threading.Lock()
         self._why: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
         self._routes: weakref.WeakSet[Route] = weakref.WeakSet()
+
+    def count(self, digest: str) -> int:
+        """How many there were for a family: whoever remembers ids compares this with what it was then."""
+        return self._counts.get(digest, 0)
 
     def watch(self, route: Route) -> None:
         """Has a new route take part."""
@@ -71,19 +73,22 @@ class Demotions:
     def demote(self, digest: str, name: str, why: str) -> None:
         """Demotes an engine for a family."""
         with self._lock:
-            self._why.setdefault((digest, name), why)
-            self.count += 1
+            if (digest, name) in self._why:
+                return
+            self._why[digest, name] = why
             for route in self._of(digest, name):
-                if not route.demoted:
-                    route.demote(why)
+                route.demote(why)
+            # Last, so that whoever sees it meets no engine that is trusted still.
+            self._counts[digest] = self._counts.get(digest, 0) + 1
+            self.changes += 1
 
     def restore(self, digest: str, name: str) -> None:
         """Trusts an engine again."""
         with self._lock:
-            self._why.pop((digest, name), None)
-            self.count += 1
-            for route in self._of(digest, name):
-                route.restore()
+            if self._why.pop((digest, name), None) is not None:
+                for route in self._of(digest, name):
+                    route.restore()
+                self.changes += 1
 
     def _of(self, digest: str, name: str) -> list[Route]:
         return [route for route in self._routes if (route.digest, route.name) == (digest, name)]
@@ -112,7 +117,9 @@ class Route:
         "_engine",
         "_is_guarded",
         "_reference",
+        "_replaced",
         "_served",
+        "_texts_before",
         "call_size",
         "digest",
         "epoch",
@@ -133,6 +140,9 @@ class Route:
     ) -> None:
         self.name = engine.name
         self.digest, self.epoch = digest, 0
+        self._replaced = 0
+        self._texts_before: int | None = None
+        """How many there were when it was demoted."""
         self._served = engine, reason
         """The engine, and why it may serve, also while the reference answers in its place."""
         self.call_size: int = getattr(engine, "call_size", 0)
@@ -173,10 +183,10 @@ class Route:
                 self.guarded += sum(guarded)
                 self.texts += sum(guarded)
                 fine = [text for text, it in zip(texts, guarded, strict=True) if not it]
-                encoded = iter(self._encoded(fine, continuation))
+                encoded = iter(self._encoded(fine, continuation or guarded[0]))
                 return [
-                    self._reference.encode(text) if it else next(encoded)
-                    for text, it in zip(texts, guarded, strict=True)
+                    self._reference.encode(text, continuation=continuation or i > 0) if it else next(encoded)
+                    for i, (text, it) in enumerate(zip(texts, guarded, strict=True))
                 ]
         return self._encoded(texts, continuation)
 
@@ -198,14 +208,22 @@ class Route:
         """Whether the reference answers in place of the engine, whatever the text is."""
         return self._engine is self._reference
 
+    @property
+    def replaced(self) -> int:
+        """The texts that the reference encoded because the engine was demoted."""
+        return self._replaced + (self.texts - self._texts_before if self._texts_before is not None else 0)
+
     def demote(self, why: str) -> None:
         """Gives the engine no more texts, and trusts nothing that it gave."""
-        self.epoch += 1
-        self.reason = f"demoted: {why}"
+        self._texts_before = self.texts
         self._engine = self._reference
+        self.reason = f"demoted: {why}"
+        # Last: a session that notes it meanwhile has ids of the reference.
+        self.epoch += 1
 
     def restore(self) -> None:
         """Trusts the engine again."""
+        self._replaced, self._texts_before = self.replaced, None
         self._engine, self.reason = self._served
         self.failed = 0
 
@@ -253,6 +271,7 @@ class Router:
         self._decisions: dict[str, Serving | str] = {reference.name: reference}
         """An engine that may serve, or why it may not."""
         self._deciding = {name: threading.Lock() for name in NAMES}
+        self._demotions = demotions.changes
         self._auto: Serving | None = None
         """The fastest engine that may serve; None when a decision was made since it was looked for."""
         self._choosing = threading.RLock()
@@ -260,6 +279,8 @@ class Router:
 
     def auto(self) -> Engine:
         """The fastest engine of which it is known by now that it may serve."""
+        if self._demotions != demotions.changes:
+            self._demotions, self._auto = demotions.changes, None
         auto = self._auto or self._fastest()
         if not self._gathering and isinstance(auto, Route) and auto.texts > BUSY:
             self._begin_gathering()
@@ -301,7 +322,8 @@ class Router:
     def _fastest(self) -> Serving:
         with self._choosing:
             decisions = (self._decision(name, never) for name in NAMES)
-            self._auto = next(it for it in decisions if isinstance(it, (Route, ReferenceEngine)))
+            serving = [it for it in decisions if isinstance(it, (Route, ReferenceEngine))]
+            self._auto = next(it for it in serving if isinstance(it, ReferenceEngine) or not it.demoted)
             return self._auto
 
     def _begin_gathering(self) -> None:
@@ -331,18 +353,17 @@ class Router:
 
     def _decided(self, name: str, proceed: Callable[[], bool]) -> Serving | str | None:
         family, reference, probe = self._family, self._reference, Probe(self._cache)
+        decision: Serving | str
         try:
             if not family.supported:
                 raise Inapplicable(f"the family is not supported: {family.reason}")
             if name == MemoEngine.name:
-                self._decisions[name] = Route(
-                    MemoEngine(family, reference), reference, BY_THEOREM, digest=family.digest
-                )
+                decision = Route(MemoEngine(family, reference), reference, BY_THEOREM, digest=family.digest)
             else:
                 suspect = SUSPECTS[name]
                 suspect.check(family, reference)
                 evidence = compared(suspect, family, reference, self._cache, proceed)
-                self._decisions[name] = (
+                decision = (
                     str(evidence)
                     if evidence.refused
                     # A new one: that which was compared has seen much that will never come again.
@@ -351,14 +372,14 @@ class Router:
         except Interrupted:
             return None
         except Inapplicable as reason:
-            self._decisions[name] = str(reason)
+            decision = str(reason)
         except BaseException as error:
             if not contained(error):
                 raise
-            self._decisions[name] = f"cannot be made: {error!r}"
-        decision = self._decisions[name]
+            decision = f"cannot be made: {error!r}"
         if isinstance(decision, Route) and not self._on_trial:
             demotions.watch(decision)
+        self._decisions[name] = decision
         with self._choosing:
             self._auto = None
         return decision

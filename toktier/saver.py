@@ -9,7 +9,7 @@ import time
 import weakref
 
 from toktier.archive import Archive
-from toktier.errors import SessionTorn
+from toktier.errors import EngineFailure, SessionTorn
 from toktier.shelf import Entry, Key, Shelf
 
 KEPT = 7 * 86400.0
@@ -39,6 +39,8 @@ class Saver:
         self._archive = Archive(path)
         self._archive.expire(time.time() - KEPT)
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        """Held while something is put or removed, so that what was forgotten and came back is not removed for it."""
         self._doomed: set[Key] = set()
         """What was forgotten while the archive was busy: not found any more, and removed as soon as that works."""
         self._closing, self._wake = threading.Event(), threading.Event()
@@ -61,14 +63,15 @@ class Saver:
             return
         try:
             data = entry.session.to_bytes()
-        except (MemoryError, SessionTorn) as error:  # it stays as it is, and everybody else's is saved
+        except (MemoryError, SessionTorn, EngineFailure) as error:  # it stays as it is, and everybody else's is saved
             logger.warning("session %r is not saved: %r", entry.key.name, error)
             return
         used = time.time() - (time.monotonic() - entry.used)
-        if self._archive.put(_bytes(entry.key.salt), entry.key.name, data, used=used):
-            shelf.note_saved(entry)
-            with self._lock:
-                self._doomed.discard(entry.key)
+        with self._writing:
+            if self._archive.put(_bytes(entry.key.salt), entry.key.name, data, used=used):
+                shelf.note_saved(entry)
+                with self._lock:
+                    self._doomed.discard(entry.key)
 
     def save_all(self, shelf: Shelf, idle: float = 0.0) -> None:
         """Saves all sessions that were not used for some seconds, as far as the disk does not have them as they are."""
@@ -91,6 +94,10 @@ class Saver:
         with self._lock:
             self._doomed.add(key)
         self._remove_doomed()
+
+    def forget_all(self) -> None:
+        """Forgets everything that is saved, because it may be of an engine that is trusted no more."""
+        self._archive.expire(float("inf"))
 
     def keep_tidy(self) -> None:
         """Removes what is old, and what could not be removed before."""
@@ -118,9 +125,10 @@ class Saver:
 
     def _remove_doomed(self) -> None:
         for key in self._doomed.copy():
-            if isinstance(key.name, str) and self._archive.remove(_bytes(key.salt), key.name):
-                with self._lock:
-                    self._doomed.discard(key)
+            with self._writing:
+                if key in self._doomed and self._archive.remove(_bytes(key.salt), str(key.name)):
+                    with self._lock:
+                        self._doomed.discard(key)
 
 
 def _work(

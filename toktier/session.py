@@ -43,10 +43,10 @@ class Session:
     """The ids of one text that grows and changes, always equal to the reference's for the whole text.
 
     ``append`` and ``edit`` cost as much as the change, whatever the length of the text; ``update`` reads the text once,
-    at the speed of a memory comparison. An operation that raises leaves the session as it was, with one exception: when
-    a signal handler raises or memory runs out in the moment of the change itself, the session gives no ids any more
-    rather than wrong ones (:class:`toktier.errors.SessionTorn`). What a session has handed out never changes. A session is for one
-    thread at a time: a call that finds another thread at work in it raises.
+    at the speed of a memory comparison. An operation that raises leaves the session as it was. What a signal handler
+    raises may also come right after the change; in the middle of it, as when memory runs out there, the session
+    gives no ids any more rather than wrong ones (:class:`toktier.errors.SessionTorn`). What a session has handed out
+    never changes. A session is for one thread at a time: a call that finds another thread at work in it raises.
 
     On a tokenizer without certified cuts (``tok.family.reason`` says why) everything works, by encoding in full.
 
@@ -113,7 +113,7 @@ class Session:
         self._last: Step | None = None
         if text := valid_text(text):
             began = perf_counter_ns()
-            self._done("full" if len(text) < LONG else "planned", self._append(text), began)
+            self._done("full" if len(text) < LONG else "planned", self._append(text), 0, began)
 
     def __len__(self) -> int:
         """The number of ids."""
@@ -124,13 +124,18 @@ class Session:
         return True
 
     def __repr__(self) -> str:
+        if self._is_torn:
+            return "<toktier.Session that was interrupted while it changed>"
         return f"<toktier.Session {len(self._table)} characters, {len(self._ids)} ids, engine {self._engine.name}>"
 
     @property
     def text(self) -> str:
         """The whole text. Put together when asked for; once it is, the session shares its memory."""
-        self._at_rest()
-        return self._table.text()
+        self._enter()
+        try:
+            return self._table.text()
+        finally:
+            self._busy.release()
 
     @property
     def ids(self) -> Ids:
@@ -138,8 +143,11 @@ class Session:
 
         It shares the session's memory: an operation that would write where it can be seen copies first.
         """
-        self._at_rest()
-        return self._ids.view()
+        self._enter()
+        try:
+            return self._encoded_anew() if self._is_stale else self._ids.view()
+        finally:
+            self._busy.release()
 
     @property
     def nbytes(self) -> int:
@@ -154,10 +162,15 @@ class Session:
 
     def tolist(self) -> list[int]:
         """The ids as a new list, copied from one that is kept up to date from the first call on."""
-        self._at_rest()
-        if self._list is None:
-            self._list = self._ids.window(0, len(self._ids)).tolist()
-        return self._list.copy()
+        self._enter()
+        try:
+            if self._is_stale:
+                return [*map(int, self._encoded_anew())]
+            if self._list is None:
+                self._list = self._ids.window(0, len(self._ids)).tolist()
+            return self._list.copy()
+        finally:
+            self._busy.release()
 
     def append(self, text: str) -> Patch:
         """Adds to the end of the text.
@@ -171,18 +184,13 @@ class Session:
         """
         if type(text) is not str or not text.isascii():
             text = valid_text(text)
-        if not self._busy.acquire(blocking=False):
-            raise SessionInUse(IN_USE)
+        self._enter()
         try:
-            began = perf_counter_ns()
-            if self._route is not None and self._route.epoch != self._epoch:
-                patch = self._begin_anew(self._table.joined() + text)
-            else:
-                patch = self._append(text)
-            self._done("append", patch, began)
+            began, self._windows, before = perf_counter_ns(), [], len(self._ids)
+            patch = self._append(text)
+            return self._done("append", patch, before, began)
         finally:
             self._busy.release()
-        return patch
 
     def _append(self, text: str) -> Patch:
         table, ids, seams = self._table, self._ids, self._seams
@@ -206,15 +214,13 @@ class Session:
         patch = Patch(start, stop, np.frombuffer(fresh, UINT32, -1, same), stop)
 
         prepared = ids.prepare(start, stop, patch.ids)
-        try:
-            table.append(text)
-            ids.commit(start, stop, patch.ids, prepared)
-            seams.extend(fresh_seams)
-            if self._list is not None:
-                self._list[start:] = patch.ids.tolist()
-        except BaseException:
-            self._tear()
-            raise
+        self._table = self._ids = self._seams = TORN  # whatever comes in between now, half a change is not seen
+        table.append(text)
+        ids.commit(start, stop, patch.ids, prepared)
+        seams.extend(fresh_seams)
+        if self._list is not None:
+            self._list[start:] = patch.ids.tolist()
+        self._table, self._ids, self._seams = table, ids, seams
         return patch
 
     def edit(self, start: SupportsIndex, stop: SupportsIndex, text: str) -> Patch:
@@ -233,23 +239,17 @@ class Session:
         """
         text = valid_text(text)
         start, stop = operator.index(start), operator.index(stop)
-        if not self._busy.acquire(blocking=False):
-            raise SessionInUse(IN_USE)
+        self._enter()
         try:
-            began = perf_counter_ns()
+            began, self._windows, before = perf_counter_ns(), [], len(self._ids)
             if not 0 <= start <= stop <= len(self._table):
                 raise IndexError(
                     f"edit({start}, {stop}) is out of range: 0 <= start <= stop <= {len(self._table)} characters"
                 )
-            if self._route is not None and self._route.epoch != self._epoch:
-                old = self._table.joined()
-                patch = self._begin_anew(old[:start] + text + old[stop:])
-            else:
-                patch = self._splice(start, stop, text)
-            self._done("edit", patch, began)
+            patch = self._splice(start, stop, text)
+            return self._done("edit", patch, before, began)
         finally:
             self._busy.release()
-        return patch
 
     def update(self, full_text: str) -> Patch:
         """Makes ``full_text`` the text, whatever changed: finds that out itself.
@@ -265,8 +265,7 @@ class Session:
         """
         if type(full_text) is not str:
             full_text = valid_text(full_text)
-        if not self._busy.acquire(blocking=False):
-            raise SessionInUse(IN_USE)
+        self._enter()
         try:
             began = perf_counter_ns()
             return self._change(self._changes(full_text), full_text, began)
@@ -275,8 +274,6 @@ class Session:
 
     def _changes(self, full_text: str) -> list[Change]:
         """What makes a text of this one, as edits in ascending order; they are valid."""
-        if self._route is not None and self._route.epoch != self._epoch:
-            return [(0, len(self._table), valid_text(full_text))]
         found: list[Hunk] = []
         for hunk in hunks(self._table, full_text):
             # Without a seam between two of them they would be encoded together, twice.
@@ -287,7 +284,7 @@ class Session:
 
     def _small_changes(self, full_text: str, most: int) -> list[Change] | None:
         """The same, if there is at most one change and few characters would be encoded for it; None if that is more."""
-        if self._route is not None and self._route.epoch != self._epoch:
+        if self._is_stale:
             return None
         hunk = single_hunk(self._table, full_text)
         if hunk is None:
@@ -302,20 +299,14 @@ class Session:
 
     def _change(self, changes: list[Change], full_text: str, began: int) -> Patch:
         """Makes changes, which give a full text, as an update that began at a time in nanoseconds."""
-        if self._route is not None and self._route.epoch != self._epoch:
-            patch = self._begin_anew(full_text)
-        elif len(changes) > 1:
+        self._windows, before = [], len(self._ids)
+        if len(changes) > 1:
             patch = self._splice_all(changes)
         else:
             patch = self._splice(*changes[0]) if changes else self._splice(0, 0, "")
         if self._table.pieces > PIECES:
-            try:
-                self._table.replace_source(full_text)
-            except BaseException:
-                self._tear()
-                raise
-        self._done("update", patch, began)
-        return patch
+            self._table.replace_source(full_text)
+        return self._done("update", patch, before, began)
 
     def explain(self) -> Explanation:
         """What the last operation did and why: a dictionary of facts, and one line for people as its ``str()``.
@@ -329,9 +320,8 @@ class Session:
             >>> session.explain()["reused"]
             19
         """
-        self._at_rest()
         if self._last is None:
-            return Explanation(call="none", why="the session is empty, and nothing was called")
+            return Explanation(call="none", why="nothing was called yet")
         windows = self._last.windows
         fallback = None if self._family.reason is None else f"no certified cuts: {self._family.reason}"
         if self._route is not None and len(windows) == 1 and fallback is None:
@@ -349,9 +339,14 @@ class Session:
             >>> toktier.Session.from_bytes(tok, data).text
             'to be continued'
         """
-        self._at_rest()
-        ids = self._ids.window(0, len(self._ids))
-        return pack(State(self._table.joined(), ids, *self._seams.arrays()), self._family.digest)
+        self._enter()
+        try:
+            if self._is_stale:
+                self._done("update", self._splice(0, 0, ""), len(self._ids), perf_counter_ns())
+            ids = self._ids.window(0, len(self._ids))
+            return pack(State(self._table.joined(), ids, *self._seams.arrays()), self._family.digest)
+        finally:
+            self._busy.release()
 
     @classmethod
     def from_bytes(
@@ -381,8 +376,11 @@ class Session:
 
     def fork(self) -> Session:
         """An independent session with the same state; ids and strings are shared until one of the two changes them."""
-        self._at_rest()
-        return self._forked()
+        self._enter()
+        try:
+            return self._forked()
+        finally:
+            self._busy.release()
 
     def _forked(self) -> Session:
         other = object.__new__(Session)
@@ -437,16 +435,14 @@ class Session:
 
         del old  # a look at the ids, which do not move while anybody has one
         prepared = ids.prepare(patch.start, patch.stop, patch.ids)
-        try:
-            table.splice(start, stop, text)
-            ids.commit(patch.start, patch.stop, patch.ids, prepared)
-            # When nothing is left between the two seams, they are one.
-            seams.replace(kept, rest + (not window), fresh_seams, shift, ids_shift)
-            if self._list is not None:
-                self._list[patch.start : patch.stop] = patch.ids.tolist()
-        except BaseException:
-            self._tear()
-            raise
+        self._table = self._ids = self._seams = TORN
+        table.splice(start, stop, text)
+        ids.commit(patch.start, patch.stop, patch.ids, prepared)
+        # When nothing is left between the two seams, they are one.
+        seams.replace(kept, rest + (not window), fresh_seams, shift, ids_shift)
+        if self._list is not None:
+            self._list[patch.start : patch.stop] = patch.ids.tolist()
+        self._table, self._ids, self._seams = table, ids, seams
         return patch
 
     def _splice_all(self, changes: list[Change]) -> Patch:
@@ -464,49 +460,58 @@ class Session:
         self._replace_by(draft)
         return Patch(start, length - same_at_end, np.frombuffer(fresh, UINT32), length)
 
-    def _begin_anew(self, text: str) -> Patch:
-        """Encodes everything, since an engine that was trusted before is trusted no more."""
+    def _begin_anew(self, before: int) -> Patch:
+        """Encodes everything, since an engine that was trusted before is trusted no more.
+
+        Args:
+            before: How many ids there were before the operation, all of which the patch replaces.
+        """
         assert self._route is not None
-        draft, epoch, length = self._forked(), self._route.epoch, len(self)
+        draft, epoch = self._forked(), self._route.epoch
         draft._table, draft._ids, draft._seams, draft._list = PieceTable(), IdArray(), Seams(), None
-        draft._append(valid_text(text))
+        draft._append(self._table.joined())
         self._replace_by(draft)
         self._epoch = epoch
-        return Patch(0, length, np.frombuffer(self._ids.window(0, len(self)).tobytes(), UINT32), length)
+        return Patch(0, before, np.frombuffer(self._ids.window(0, len(self._ids)).tobytes(), UINT32), before)
+
+    def _encoded_anew(self) -> Ids:
+        """The ids for whoever reads them before the next operation, which is the one that says what changed."""
+        return self._planner.encode(self._table.joined(), self._engine)
 
     def _replace_by(self, draft: Session) -> None:
-        try:
-            self._table, self._ids, self._seams, self._list = draft._table, draft._ids, draft._seams, draft._list
-            self._windows += draft._windows
-        except BaseException:
-            self._tear()
-            raise
+        listed = draft._list
+        self._table = self._ids = self._seams = TORN
+        self._list = listed
+        self._windows += draft._windows
+        self._table, self._ids, self._seams = draft._table, draft._ids, draft._seams
 
-    def _done(self, call: str, patch: Patch, began: int) -> None:
-        """Takes note of an operation."""
+    def _enter(self) -> None:
+        if not self._busy.acquire(blocking=False):
+            raise SessionInUse(IN_USE)
+
+    def _done(self, call: str, patch: Patch, before: int, began: int) -> Patch:
+        """Ends an operation: looks whether the engine is trusted still, and takes note."""
+        if self._route is not None and self._route.epoch != self._epoch:
+            patch = self._begin_anew(before)
         took = perf_counter_ns() - began
         windows, self._windows = self._windows, []
-        self._last = Step(call, patch, windows, took)
+        self._last = Step(call, windows, patch.start, patch.stop, len(patch.ids), took)
         encoded = windows[0][1] if len(windows) == 1 else sum([size for _, size in windows])
         length, meter = len(self._table), self._meter
         meter.count(call, self._engine.name, length, encoded, took)
         watcher = meter.watcher
-        if watcher is not None and watcher.is_due():
+        if watcher is not None and watcher.is_due(length):
             watcher.offer(call, self._engine, length, self._table.copy().joined, self._ids.view())
+        return patch
 
-    def _at_rest(self) -> None:
-        if self._busy.locked():
-            raise SessionInUse(IN_USE)
-
-    def _tear(self) -> None:
-        """Lets go of a state that may be half changed, in the middle of the statements that change it."""
-        torn: Any = _Torn()
-        self._table = self._ids = self._seams = torn
-        self._list = None
+    @property
+    def _is_stale(self) -> bool:
+        """Whether its ids are of an engine that is trusted no more."""
+        return self._route is not None and self._route.epoch != self._epoch
 
     @property
     def _is_torn(self) -> bool:
-        return isinstance(self._table, _Torn)
+        return self._table is TORN
 
     def _encode(self, window: str, left: Seam, fresh_seams: list[Seam], *, to_end: bool, coarse: bool) -> bytes:
         """The ids of a window of the text that begins at a seam; the seams inside it are added to a list.
@@ -544,12 +549,18 @@ class _Torn:
     """What is left of a session that was interrupted while it was changing."""
 
     def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)  # asked by whoever looks at any object
         raise SessionTorn(
-            "an exception from outside met this session while it was changing: begin a new one, with the text"
+            "an exception from outside met this session while it was changing: begin a new one, with the text you hold"
         )
 
     def __len__(self) -> int:
         return int(self.length)
+
+
+TORN: Any = _Torn()
+"""In the place of text, ids and seams while they change; whoever meets it meets a session that was interrupted."""
 
 
 def _common_begin(old: bytes, new: bytes) -> int:

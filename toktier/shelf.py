@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from attrs import define, field, frozen
@@ -41,6 +42,7 @@ class Entry:
         users: Calls that use it or wait for it. Until there are none, it stays.
         used: When its last call ended, or began if that has not ended; in seconds of the monotonic clock.
         size: Bytes that it is taken to hold.
+        length: Characters of its text, as of when it was last settled.
         digests: The prefixes it is listed under.
         met: How its last call found it: ``"continued"`` and so on, as :class:`Usage` has it.
     """
@@ -51,6 +53,7 @@ class Entry:
     users: int = 0
     used: float = 0.0
     size: int = 0
+    length: int = 0
     digests: list[bytes] = field(factory=list)
     met: str = ""
 
@@ -142,20 +145,22 @@ class Shelf:
             key: The key.
             sweep: Whether what has to go then goes here and now, which may take as long as the disk does.
         """
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                entry = self._entries[key] = Entry(key)
-            entry.users += 1
-            self._use(entry)
+        held: Entry | None = None
         try:
+            with self._lock:
+                entry = self._entries.get(key)
+                if entry is None:
+                    entry = self._entries[key] = Entry(key)
+                entry.users, held = entry.users + 1, entry
+                self._use(entry)
             yield entry
         finally:
-            with self._lock:
-                self._use(entry)
-                self._leave(entry)
-            if sweep:
-                self.sweep()
+            if held is not None:
+                with self._lock:
+                    self._use(held)
+                    self._leave(held)
+                if sweep:
+                    self.sweep()
 
     @contextmanager
     def holding(self, key: Key) -> Iterator[Entry | None]:
@@ -205,7 +210,7 @@ class Shelf:
                 self._index.add(entry.key, digests)
                 entry.digests = digests
             self._bytes += size - entry.size
-            entry.size = size
+            entry.size, entry.length = size, len(text)
             if isinstance(entry.key.name, str):
                 self._unsaved[entry.key] = None
 
@@ -289,15 +294,15 @@ class Shelf:
         self._index.remove(entry.key, entry.digests)
         self._unsaved.pop(entry.key, None)
         self._bytes -= entry.size
-        entry.digests, entry.size = [], 0
+        entry.digests, entry.size, entry.length = [], 0, 0
 
     def _most_common(self, entries: list[Entry], text: str) -> tuple[Entry, int] | None:
         """Of some entries, the one that has the longest prefix in common with a text, if that is worth anything."""
         best: Entry | None = None
         most = SHORTEST - 1
         # From long to short: what is no longer than the best that was found cannot be better.
-        for entry in sorted(entries, key=_length, reverse=True):
-            if _length(entry) <= most or not entry.lock.acquire(blocking=False):
+        for entry in sorted(entries, key=attrgetter("length"), reverse=True):
+            if entry.length <= most or not entry.lock.acquire(blocking=False):
                 continue
             try:
                 if entry.session is not None:
@@ -316,8 +321,3 @@ class Shelf:
 def _size(entry: Entry) -> int:
     assert entry.session is not None
     return OVERHEAD + sys.getsizeof(entry.key.name) + sys.getsizeof(entry.key.salt) + entry.session.nbytes
-
-
-def _length(entry: Entry) -> int:
-    session = entry.session
-    return 0 if session is None else len(session._table)

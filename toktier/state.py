@@ -7,14 +7,18 @@ import struct
 
 import numpy as np
 import numpy.typing as npt
+import tokenizers
 from attrs import field, frozen
 
 from toktier.errors import StateMismatch
 
 MAGIC = b"toktier session\n"
-VERSION = 1
-HEADER = struct.Struct("<16sI32sQQQ")
-"""Magic, version, digest of the family, and how many bytes of text, ids and seams follow."""
+VERSION = 2
+HEADER = struct.Struct("<16sI32s32sQQQ")
+"""Magic, version, digest of the family, version of the reference library, and how many bytes of text, ids and seams
+follow."""
+LIBRARY = tokenizers.__version__.encode()[:32]
+"""Ids of another version of the reference are not those of this one: they follow different versions of Unicode."""
 CHECKSUM = 16
 """Bytes of the BLAKE2b digest at the end, of everything before it."""
 
@@ -51,7 +55,9 @@ def pack(state: State, digest: str) -> bytes:
         'Hi'
     """
     text = state.text.encode()
-    header = HEADER.pack(MAGIC, VERSION, bytes.fromhex(digest), len(text), len(state.ids), len(state.positions))
+    header = HEADER.pack(
+        MAGIC, VERSION, bytes.fromhex(digest), LIBRARY, len(text), len(state.ids), len(state.positions)
+    )
     arrays = state.ids, state.positions, state.counts
     columns = [np.asarray(array, kind).tobytes() for array, kind in zip(arrays, COLUMNS, strict=True)]
     content = b"".join([header, text, *columns])
@@ -74,7 +80,7 @@ def unpack(data: bytes | bytearray | memoryview, digest: str) -> State:
     view = memoryview(data if isinstance(data, bytes) else bytes(data))
     if len(view) < HEADER.size + CHECKSUM:
         raise StateMismatch(f"{len(view)} bytes are too few for the state of a session; {INSTEAD}")
-    magic, version, family, text_bytes, ids, seams = HEADER.unpack_from(view)
+    magic, version, family, library, text_bytes, ids, seams = HEADER.unpack_from(view)
     if magic != MAGIC:
         raise StateMismatch(f"this is something else than the state of a session, it begins with {magic!r}; {INSTEAD}")
     if version != VERSION:
@@ -87,6 +93,9 @@ def unpack(data: bytes | bytearray | memoryview, digest: str) -> State:
         raise StateMismatch(f"the state is damaged, its checksum is another; {INSTEAD}")
     if family.hex() != digest:
         raise StateMismatch(f"the state is of tokenizer {family.hex()[:12]}, and this is {digest[:12]}; {INSTEAD}")
+    if library.rstrip(b"\0") != LIBRARY:
+        theirs, ours = (name.rstrip(b"\0").decode("ascii", "replace") for name in (library, LIBRARY))
+        raise StateMismatch(f"the state was made with tokenizers {theirs}, and this is {ours}; {INSTEAD}")
     at, columns = HEADER.size + text_bytes, []
     for kind, length in zip(COLUMNS, (ids, seams, seams), strict=True):
         columns.append(np.frombuffer(content, kind, length, at).astype(kind.newbyteorder("=")))

@@ -103,7 +103,7 @@ class SessionStore:
         self._shelf = Shelf(max_bytes - max_bytes // SHORT_SHARE, ttl, self._save)
         self._short: OrderedDict[tuple[str, str], tuple[bytes, float]] = OrderedDict()
         """The ids of short texts, by salt and text, and when they were last asked for."""
-        self._short_bytes, self._trusted = 0, demotions.count
+        self._short_bytes, self._trusted = 0, demotions.count(tok.family.digest)
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._threads: ThreadPoolExecutor | None = None
@@ -191,18 +191,27 @@ class SessionStore:
         # One thread at most for one session, so that the others' calls find threads that are free.
         which = id(asyncio.get_running_loop()), key
         turn = self._turns.setdefault(which, asyncio.Lock())
+        await turn.acquire()
+        # A call that is cancelled is done all the same: until then, nobody else's turn has come.
+        end = functools.partial(self._end_turn, which, turn)
         try:
-            async with turn:
-                return cast("Ids | tuple[Ids, Patch]", await self._elsewhere(call))
-        finally:
-            if not turn.locked() and self._turns.get(which) is turn and not getattr(turn, "_waiters", None):
-                del self._turns[which]
+            working = self._elsewhere(call)
+        except BaseException:
+            end()
+            raise
+        working.add_done_callback(end)
+        return cast("Ids | tuple[Ids, Patch]", await asyncio.shield(working))
 
-    async def _elsewhere(self, call: Callable[[], Any]) -> Any:
+    def _end_turn(self, which: tuple[int, Key], turn: asyncio.Lock, done: asyncio.Future[Any] | None = None) -> None:
+        turn.release()
+        if not getattr(turn, "_waiters", None):
+            self._turns.pop(which, None)
+
+    def _elsewhere(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         """What another thread returns for a call."""
         with self._lock:
             self._threads = self._threads or ThreadPoolExecutor(WAITING, "toktier store")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def forget(self, session: str, *, salt: str = "") -> None:
         """Drops a session, in memory and on disk, if there is one.
@@ -389,19 +398,21 @@ class SessionStore:
         if (ids := self._remembered(text, salt)) is not None:
             return ids
         engine = self._tok.engine(self._engine) if isinstance(self._engine, str) else self._engine
-        began = perf_counter_ns()
+        began, trusted = perf_counter_ns(), self._demotions()
         known = checked(engine, engine.encode(text)).tobytes()
+        if self._demotions() != trusted:  # meanwhile: the engine is another one now
+            return self._repeated(text, salt)
         ids = np.frombuffer(known, np.uint32)
         took = perf_counter_ns() - began
         self._tok.meter.count("full", engine.name, len(text), len(text), took)
         watcher = self._tok.meter.watcher
-        if watcher is not None and watcher.is_due():
+        if watcher is not None and watcher.is_due(len(text)):
             watcher.offer("full", engine, len(text), text.__str__, ids)
         self._shelf.count("text", "started")
         why = f"text started; all of {len(text):,} characters encoded by {engine.name}; {took / 1e6:,.3f} ms"
         self._latest = Explanation(call="full", met="started", characters=len(text), encoded=len(text), why=why)
         with self._lock:
-            if (salt, text) not in self._short:
+            if (salt, text) not in self._short and trusted == self._trusted:
                 self._short[salt, text] = known, time.monotonic()
                 self._short_bytes += _short_size(salt, text, known)
             while self._short_bytes > self._max_bytes // SHORT_SHARE:
@@ -410,12 +421,9 @@ class SessionStore:
 
     def _remembered(self, text: str, salt: str) -> Ids | None:
         """The ids of a short text, if they are in the table."""
+        self._look_for_demotions()
         self._expire_short()
         with self._lock:
-            if demotions.count != self._trusted:
-                # Some of it may be of an engine that is not trusted any more.
-                self._short.clear()
-                self._short_bytes, self._trusted = 0, demotions.count
             known = self._short.get((salt, text))
             if known is None:
                 return None
@@ -425,6 +433,20 @@ class SessionStore:
         why = f"text repeated; none of {len(text):,} characters encoded"
         self._latest = Explanation(call="full", met="repeated", characters=len(text), encoded=0, why=why)
         return np.frombuffer(known[0], np.uint32)
+
+    def _look_for_demotions(self) -> None:
+        """Forgets what may be of an engine that was demoted meanwhile; sessions in memory see to that themselves."""
+        count = self._demotions()
+        if count != self._trusted:
+            with self._lock:
+                self._trusted = count
+                self._short.clear()
+                self._short_bytes = 0
+            if self._saver is not None:
+                self._saver.forget_all()
+
+    def _demotions(self) -> int:
+        return demotions.count(self._tok.family.digest)
 
     def _expire_short(self) -> None:
         limit = time.monotonic() - self._ttl
@@ -448,12 +470,13 @@ class SessionStore:
 
     def _resumed(self, key: Key) -> Session | None:
         """A session from the disk, if that has one."""
-        # What is on the disk may be of an engine that was demoted meanwhile.
-        data = None if self._saver is None or demotions.count else self._saver.load(key)
+        self._look_for_demotions()
+        data = None if self._saver is None else self._saver.load(key)
         if data is None:
             return None
         try:
-            return Session.from_bytes(self._tok, data, engine=self._engine)
+            session = Session.from_bytes(self._tok, data, engine=self._engine)
+            return session if self._demotions() == self._trusted else None
         except StateMismatch:  # of another tokenizer, or of another version of this library
             return None
 

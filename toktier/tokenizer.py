@@ -148,11 +148,12 @@ class Tokenizer:
     def _done(self, engine: Engine, texts: list[str], encoded: list[Ids], began: int) -> None:
         """Takes note of a call."""
         size = sum(map(len, texts))
-        self.meter.count("full" if size < LONG else "planned", engine.name, size, size, perf_counter_ns() - began)
+        path = "full" if size < LONG else "planned"
+        self.meter.count(path, engine.name, size, size, perf_counter_ns() - began)
         if (watcher := self.meter.watcher) is not None:
             for text, ids in zip(texts, encoded, strict=True):
-                if watcher.is_due():
-                    watcher.offer("full", engine, len(text), text.__str__, ids)
+                if watcher.is_due(len(text)):
+                    watcher.offer(path, engine, len(text), text.__str__, ids)
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, skip_special_tokens: bool = True) -> str:
         """The text of ids, as the reference decodes them.

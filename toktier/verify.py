@@ -14,6 +14,7 @@ import queue
 import random
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple
@@ -21,12 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from attrs import evolve, frozen
 
-from toktier.campaign.programs import Kind, Problem, Program, encode, in_words, reference_ids, run
+from toktier.campaign.programs import Kind, Problem, Program, cut, encode, in_words, reference_ids, run
 from toktier.campaign.shrinking import shrink_program
 from toktier.campaign.verification import SHRINKING, made_again, not_made_again
 from toktier.engines.base import Engine, Ids, contained
 from toktier.reproduction import Reproduction
-from toktier.router import NAMES, Route
+from toktier.router import Route
 from toktier.tokenizer import Tokenizer
 
 WAITING = 64
@@ -82,11 +83,11 @@ class _Answer(NamedTuple):
 class ShadowVerifier:
     """Compares a sample of all that is encoded with a tokenizer, by sessions, stores and itself, with the reference.
 
-    It attaches itself to the tokenizer, one at a time, until it is closed. A thread does the work; what it has no time
-    for is dropped and counted. A mismatch is logged, saved in the quarantine as a reproduction that
-    ``toktier reproduce FILE`` replays, and handed to ``on_mismatch``; the engine is demoted: the reference answers
-    in its place for this family, everywhere in this process, until :meth:`toktier.Tokenizer.restore`. Sessions encode their
-    text anew when they are used the next time.
+    It attaches itself to the tokenizer, one at a time, until it is closed. A thread does the work; what is due while 64
+    answers or 8 million characters wait already is dropped and counted. A mismatch is logged, saved in the quarantine
+    as a reproduction for ``toktier reproduce FILE``, and handed to ``on_mismatch``. The engine is demoted, if it
+    is one of the tokenizer's own: the reference answers in its place for this family, everywhere in this process, until
+    :meth:`toktier.Tokenizer.restore`. Sessions encode their text anew when they are used the next time.
 
     Args:
         tok: The tokenizer.
@@ -119,6 +120,8 @@ class ShadowVerifier:
         on_mismatch: Callable[[Mismatch], None] | None = None,
         demote: bool = True,
     ) -> None:
+        if not isinstance(sample, (int, float)):
+            raise TypeError(f"sample must be a number, not {sample!r}")
         if not 0 < sample <= 1:
             raise ValueError(f"sample must be a share of all calls, above 0 and up to 1, not {sample}")
         if tok.meter.watcher is not None:
@@ -128,16 +131,22 @@ class ShadowVerifier:
         self._scale = math.log1p(-sample) if sample < 1 else -math.inf
         self._source = random.Random(seed)
         self._reference = tok.engine("reference")
-        self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
-        self._queue: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
-        self._waiting = self._characters = 0
-        self._checks = Checks()
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._begin()
         self._left = self._gap()
         """Calls up to the next one that is looked at."""
         tok.meter.watcher = self
+        _verifiers.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._finished_one = threading.Condition(self._lock)
+        self._queue: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
+        self._taken = self._finished = self._characters = 0
+        """Answers that were taken, those of them that are done, and the characters of the others."""
+        self._checks = Checks()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="toktier verifier", daemon=True)
+        self._thread.start()
 
     def __repr__(self) -> str:
         return f"<toktier.verify.ShadowVerifier of {self._tok!r}: {self._checks}>"
@@ -147,45 +156,55 @@ class ShadowVerifier:
         with self._lock:
             return self._checks
 
-    def is_due(self) -> bool:
+    def is_due(self, size: int) -> bool:
         """Whether the next call is looked at; asked once for each."""
         # Without a lock, which would cost more than all the rest: of calls at the same moment, one may go uncounted.
         self._left -= 1
-        return self._left <= 0 and self._has_room()
+        return self._left <= 0 and self._has_room(size)
 
     def offer(self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids) -> None:
         """Takes an answer; see :class:`toktier.meter.Watcher`."""
         with self._lock:
-            if self._closed:
-                return
-            self._waiting += 1
-            self._characters += size
-            if self._thread is None or not self._thread.is_alive():  # the first time, and after a fork
-                self._thread = threading.Thread(target=self._work, name="toktier verifier", daemon=True)
-                self._thread.start()
-        self._queue.put(_Answer(path, engine, size, text, ids))
+            if not self._closed:
+                self._taken += 1
+                self._characters += size
+                self._queue.put(_Answer(path, engine, size, text, ids))
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Waits until everything is compared that was taken so far.
+        """Waits until everything is compared that was taken before.
 
         Args:
             timeout: Seconds to wait, at most.
 
         Returns:
             Whether that is so.
+
+        Raises:
+            RuntimeError: It is called by ``on_mismatch``, for which the work waits.
         """
-        with self._idle:
-            return self._idle.wait_for(lambda: not self._waiting, timeout)
+        self._not_from_within()
+        with self._lock:
+            taken = self._taken
+            return self._finished_one.wait_for(lambda: self._finished >= taken, timeout)
 
     def close(self) -> None:
-        """Compares what was taken, and looks at nothing more."""
+        """Compares what was taken, and looks at nothing more.
+
+        Raises:
+            RuntimeError: It is called by ``on_mismatch``, for which the work waits.
+        """
+        self._not_from_within()
         with self._lock:
-            self._closed = True
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
         if self._tok.meter.watcher is self:
             self._tok.meter.watcher = None
-        if self._thread is not None and self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join()
+        self._thread.join()
+
+    def _not_from_within(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("on_mismatch cannot wait for the verifier, which waits for it")
 
     def __enter__(self) -> ShadowVerifier:
         return self
@@ -199,27 +218,28 @@ class ShadowVerifier:
         """Calls from one that is looked at to the next: geometric, as if a coin were thrown for each."""
         return 1 + math.floor(math.log(1.0 - self._source.random()) / self._scale)
 
-    def _has_room(self) -> bool:
+    def _has_room(self, size: int) -> bool:
         with self._lock:
             self._left = self._gap()
-            if self._waiting < WAITING and self._characters < CHARACTERS:
+            waiting = self._taken - self._finished
+            # One that is too long by itself is looked at when nothing else waits.
+            if not waiting or (waiting < WAITING and self._characters + size <= CHARACTERS):
                 return True
             self._checks = evolve(self._checks, dropped=self._checks.dropped + 1)
             return False
 
     def _work(self) -> None:
         while (answer := self._queue.get()) is not None:
+            size = answer.size
             try:
                 self._look_at(answer)
-            except Exception:
-                logger.exception("an answer of engine %s was not compared", answer.engine.name)
-            size = answer.size
+            except BaseException:  # whatever it is, the next answer is looked at
+                logger.exception("an answer of engine %s could not be looked at", answer.engine.name)
             del answer  # a session copies its ids while somebody looks at them
-            with self._idle:
-                self._waiting -= 1
+            with self._finished_one:
+                self._finished += 1
                 self._characters -= size
-                if not self._waiting:
-                    self._idle.notify_all()
+                self._finished_one.notify_all()
 
     def _look_at(self, answer: _Answer) -> None:
         text = answer.text()
@@ -241,28 +261,34 @@ class ShadowVerifier:
     def _report(self, answer: _Answer, text: str, expected: list[int]) -> None:
         name, got = answer.engine.name, answer.ids.tolist()
         words = in_words(expected, got)
-        logger.error("%s with engine %s: %s", answer.path, name, words)
-        if self._demote and name in NAMES and name != "reference":
+        logger.error("%s with engine %s for %r: %s", answer.path, name, self._tok, words)
+        if self._demote and isinstance(answer.engine, Route) and answer.engine.digest == self._tok.family.digest:
             self._tok.demote(name, f"other ids than the reference's in {answer.path}: {words}")
+            logger.error("the reference answers in place of %s until Tokenizer.restore(%r)", name, name)
         problem = Problem(1, Kind.ENCODE, words, tuple(expected), tuple(got))
         found, file = self._reproduction(answer.engine, text, problem), None
         if self._quarantine is not None:
             try:
                 file = found.save(self._quarantine)
-                logger.error("to see it again: toktier reproduce %s", file)
+                logger.error("what differs is kept: toktier reproduce %s", file)
             except OSError as error:
                 logger.error("the reproduction cannot be saved: %s", error)
         if self._on_mismatch is not None:
-            self._on_mismatch(Mismatch(answer.path, name, found, file))
+            try:
+                self._on_mismatch(Mismatch(answer.path, name, found, file))
+            except Exception:
+                logger.exception("on_mismatch raised")
 
     def _reproduction(self, engine: Engine, text: str, problem: Problem) -> Reproduction:
         """The smallest program that goes wrong.
 
-        With a new engine, also one that has seen beginnings of the text; where that is of no use, with the one that
-        gave the answer.
+        First without any engine: then it is the relation that is wrong. Then with a new engine, also one that has seen
+        beginnings of the text; where that is of no use, with the one that gave the answer.
         """
         tok, name, program = self._tok, engine.name, [encode(text)]
-        if name in NAMES:
+        if found := made_again(tok, None, [cut(text)], problem, []):
+            return found
+        if isinstance(engine, Route):
             beginnings = [text[: len(text) * k // 8] for k in range(1, 8)]
             if found := made_again(tok, name, program, problem, beginnings):
                 return found
@@ -275,3 +301,17 @@ class ShadowVerifier:
             return not_made_again(tok, name, program, problem)
         small = shrink_program(program, fails, until=time.monotonic() + SHRINKING)
         return Reproduction.of(tok, name, small, run(small, tok, reference, itself) or problem)
+
+
+_verifiers: weakref.WeakSet[ShadowVerifier] = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    """In a child after a fork, where there is no thread, and a lock may be held by one for ever."""
+    for verifier in list(_verifiers):
+        if not verifier._closed:
+            verifier._begin()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_begin_anew)

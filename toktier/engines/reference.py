@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tokenizers
 
-from toktier.engines.base import Ids, is_panic
+from toktier.engines.base import Ids, contained
 from toktier.errors import EngineFailure
 from toktier.families.family import valid_text
 
@@ -64,7 +64,8 @@ class ReferenceEngine:
         except BaseException as error:
             for text in texts:
                 valid_text(text)
-            if not is_panic(error):
+            # Too little memory is not a matter of the text.
+            if not contained(error) or isinstance(error, MemoryError):
                 raise
             raise EngineFailure(
                 f"the library cannot encode a text of {sum(map(len, texts))} characters: {error}"

@@ -8,7 +8,25 @@ import numpy as np
 import numpy.typing as npt
 from attrs import field, frozen
 
+from toktier.families.pattern import Unsupported
 from toktier.families.probing import CODE_POINTS, Runs
+
+MAX_ATOMS = 2_000
+"""What is derived has the atoms squared as its size, and takes the third power of them as its time: here some seconds
+and 200 MB. Production tokenizers have 65 at most."""
+
+MAX_CELLS = 50_000_000
+"""Bytes of the table of runs and sets that a partition is made from. For production tokenizers it has 300,000."""
+
+
+def refuse_too_many(atoms: int) -> None:
+    """Makes sure, before anything of their size is made, that there are not too many atoms.
+
+    Raises:
+        Unsupported: There are.
+    """
+    if atoms > MAX_ATOMS:
+        raise Unsupported(f"more than {MAX_ATOMS:,} characters or sets of characters are told apart: {atoms:,}")
 
 
 @frozen(eq=False)
@@ -29,12 +47,17 @@ class Alphabet:
         return len(self.properties)
 
     def single_out(self, code_points: Iterable[int]) -> Alphabet:
-        """The same with each of the given code points as an atom of its own, and without atoms that are now empty."""
+        """The same with each of the given code points as an atom of its own, and without atoms that are now empty.
+
+        Raises:
+            Unsupported: There would be too many atoms.
+        """
         chosen = np.unique(np.fromiter(code_points, np.int64))
         table = self.table.copy()
         table[chosen] = self.size + np.arange(len(chosen))
+        used = np.bincount(table, minlength=self.size + len(chosen)) > 0
+        refuse_too_many(int(np.count_nonzero(used)))
         properties = np.concatenate([self.properties, self.properties[self.table[chosen]]])
-        used = np.bincount(table, minlength=len(properties)) > 0
         return Alphabet((np.cumsum(used) - 1).astype(np.int32)[table], properties[used])
 
 
@@ -46,6 +69,9 @@ def partition(sets: Sequence[Runs]) -> Alphabet:
     Args:
         sets: Each as ascending run boundaries ``[start, stop, start, stop, ...]``.
 
+    Raises:
+        Unsupported: There are too many atoms, or too many runs of too many sets to find out.
+
     Example:
         >>> alphabet = partition([np.array([97, 100]), np.array([99, 101])])  # a-c and c-d
         >>> alphabet.table[[96, 97, 98, 99, 100, 101]].tolist()
@@ -53,8 +79,13 @@ def partition(sets: Sequence[Runs]) -> Alphabet:
     """
     starts = np.unique(np.concatenate([[0], *sets]))
     starts = starts[starts < CODE_POINTS]
+    if len(starts) * len(sets) > MAX_CELLS:
+        raise Unsupported(f"{len(sets):,} sets of characters have {len(starts):,} runs, which are too many")
     inside = np.zeros((len(starts), len(sets)), bool)
     for k, runs in enumerate(sets):
         inside[:, k] = np.searchsorted(runs, starts, side="right") % 2 == 1
-    properties, atoms = np.unique(inside, axis=0, return_inverse=True)
-    return Alphabet(np.repeat(atoms.reshape(-1).astype(np.int32), np.diff(np.append(starts, CODE_POINTS))), properties)
+    # Rows as bits, compared as bytes, are in the order of the rows; as rows, thousands of columns would take seconds.
+    bits = np.packbits(np.pad(inside, ((0, 0), (1, 0))), axis=1)
+    _, firsts, atoms = np.unique(bits.view(f"V{bits.shape[1]}")[:, 0], return_index=True, return_inverse=True)
+    refuse_too_many(len(firsts))
+    return Alphabet(np.repeat(atoms.astype(np.int32), np.diff(np.append(starts, CODE_POINTS))), inside[firsts])

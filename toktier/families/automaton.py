@@ -15,7 +15,7 @@ Counted repetitions are not unrolled: ``follow`` relates classes, and all copies
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from attrs import field, frozen
 
@@ -29,6 +29,10 @@ from toktier.families.pattern import (
     Repeat,
     Unsupported,
 )
+
+MAX_JOINED = 250_000
+"""Pairs of positions that are joined, counted each time: a loop around a loop joins the same once more. The patterns of
+production tokenizers join 61; a quarter of a million take a quarter of a second."""
 
 
 @frozen
@@ -51,7 +55,7 @@ def automaton_of(tree: Node) -> Automaton:
     """The automaton of a split pattern's syntax tree.
 
     Raises:
-        Unsupported: The pattern can match the empty string.
+        Unsupported: The pattern can match the empty string, or too much of it can follow too much else.
 
     Example:
         >>> from toktier.families.pattern import parse
@@ -89,6 +93,7 @@ class _Builder:
     def __init__(self) -> None:
         self.positions: list[CharacterClass] = []
         self.follow: set[tuple[int, int]] = set()
+        self.joined = 0
 
     def fragment(self, node: Node) -> _Fragment:
         if isinstance(node, CharacterClass):
@@ -153,5 +158,8 @@ class _Builder:
             inner.conditional,
         )
 
-    def join(self, before: Iterable[int], after: frozenset[int]) -> None:
+    def join(self, before: frozenset[int], after: frozenset[int]) -> None:
+        self.joined += len(before) * len(after)
+        if self.joined > MAX_JOINED:
+            raise Unsupported(f"more than {MAX_JOINED:,} pairs of its classes can follow one another")
         self.follow.update((i, j) for i in before for j in after)

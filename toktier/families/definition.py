@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import itertools
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -32,10 +34,23 @@ from toktier.families.probing import DiskCache
 BYTE_LEVEL_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """The pattern of GPT-2, which ``ByteLevel`` applies unless ``use_regex`` is false."""
 
-AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
-
 FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 """The flags of an added token."""
+
+MAX_NORMALIZERS = 8
+"""Normalizers one after the other. Production tokenizers have two at most; each takes a quarter of a second."""
+
+PREFIX = "continuing_subword_prefix"
+
+AFFIXES = (PREFIX, "end_of_word_suffix")
+
+_PREFIXED = re.compile(
+    # However its letters are escaped; none of them has another escape than this.
+    b'"' + b"".join(b"(?:%c|\\\\u%04x)" % (letter, letter) for letter in PREFIX.encode()) + b'"'
+    # Null and nothing are what nearly all files say, and are not worth reading them twice.
+    rb'\s*:\s*(?!\s|null|"")',
+    re.IGNORECASE,
+)
 
 DIGITS = CharacterClass("Digits", component=True)
 
@@ -83,7 +98,7 @@ class Definition:
     Attributes:
         literals: The added tokens, by id.
         superseded: Added tokens that were declared again with other flags, in every form that may still be looked for.
-        normalizers: The chain of normalizers, by their class names in ``tokenizers.normalizers``.
+        normalizers: The chain of normalizers, by their class names in ``tokenizers.normalizers``; none follows itself.
         splitters: The chain of pre-tokenizers that divide.
         byte_level: Whether the model sees the UTF-8 bytes of a piece, each as one character of its own alphabet.
         model: Class name of the model, such as ``BPE``.
@@ -115,10 +130,60 @@ def load_reference(source: bytes, where: str) -> tokenizers.Tokenizer:
     Raises:
         InvalidDefinition: The bytes are not a tokenizer file, or the library refuses it; the message names the field.
     """
+    if _PREFIXED.search(source):
+        _refuse_divided_characters(source, where)
     made = _attempt(source)
     if isinstance(made, str):
         raise InvalidDefinition(f"{where}: {_diagnosis(source, made)}")
     return made
+
+
+def _refuse_divided_characters(source: bytes, where: str) -> None:
+    """Makes sure that no merge has a right side that begins, behind the model's prefix, in the middle of a character.
+
+    The library takes as many bytes off as the prefix has, and ends the process when it cannot print what is left.
+
+    Raises:
+        InvalidDefinition: There is such a merge, or the file is not JSON.
+    """
+
+    def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # Of what is written twice, either may be the one that the library takes.
+        prefixes = [value for name, value in pairs if name == PREFIX and isinstance(value, str)]
+        merges = [value for name, value in pairs if name == "merges" and isinstance(value, list)]
+        fields = dict(pairs)
+        if fields.get("type", "BPE") == "BPE":
+            for prefix, right in itertools.product(prefixes, itertools.chain(*map(_right_sides, merges))):
+                if _divides(right, len(_utf8(prefix))):
+                    raise InvalidDefinition(
+                        f"{where}: field 'model': {PREFIX} {prefix!r} has as many bytes as there are before the middle"
+                        f" of a character of {right!r}, which is merged"
+                    )
+        return fields
+
+    try:
+        json.loads(source.decode("utf-8"), object_pairs_hook=checked)
+    except InvalidDefinition:
+        raise
+    except (ValueError, RecursionError) as broken:
+        raise InvalidDefinition(f"{where}: not JSON: {broken}") from None
+
+
+def _right_sides(merges: list[Any]) -> list[str]:
+    """The right sides of those merges that have one; the library refuses the others."""
+    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
+    return [pair[1] for pair in pairs if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], str)]
+
+
+def _divides(text: str, size: int) -> bool:
+    """Whether the first bytes of a text, so many, end inside a character."""
+    following = _utf8(text)[size : size + 1]
+    return bool(following) and following[0] & 0xC0 == 0x80
+
+
+def _utf8(text: str) -> bytes:
+    """A text of a file, which may have lone surrogates: the library refuses those after this."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _attempt(source: bytes) -> tokenizers.Tokenizer | str:
@@ -228,10 +293,14 @@ class _Reader:
                 self.normalizer(each)
             return
         self.stages.append(f"normalizer {_described(state)}")
-        if name in DECOMPOSITION or name in CHARACTER_WISE:
-            self.normalizers.append(name)
-        else:
+        if name not in DECOMPOSITION and name not in CHARACTER_WISE:
             self.stop(f"normalizer {name} is not understood yet")
+        elif self.normalizers[-1:] == [name]:
+            pass  # Each of them leaves alone what it has made.
+        elif len(self.normalizers) == MAX_NORMALIZERS:
+            self.stop(f"more than {MAX_NORMALIZERS} normalizers one after the other")
+        else:
+            self.normalizers.append(name)
 
     def pre_tokenizer(self, state: dict[str, Any] | None, last: bool) -> None:
         if state is None:
@@ -353,8 +422,11 @@ def _vocabulary(source: bytes, where: str) -> dict[str, Any]:
                 if value is not None and value is not False and name != "type" and (value or name not in AFFIXES)
             },
             sorted(vocabulary.items()) if isinstance(vocabulary, dict) else vocabulary,
-            # As strings, merges may begin with the header line of the file that they were in.
-            [m.split(" ") if isinstance(m, str) else m for m in merges if not str(m).startswith("#version")],
+            # As strings, merges may begin with the header line of the file that they were in. Models that have none
+            # may say anything there.
+            [m.split(" ") if isinstance(m, str) else m for m in merges if not str(m).startswith("#version")]
+            if isinstance(merges, list)
+            else merges,
         ],
         sort_keys=True,
     )

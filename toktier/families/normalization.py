@@ -72,8 +72,13 @@ def rewriting(normalizers: Iterable[str], probe: Probe) -> Rewriting:
         >>> lowercase.starts[ord("A")] == {ord("a")}, ord("a") in lowercase.starts
         (True, False)
     """
-    stages = [_character_wise(name, probe) if name in CHARACTER_WISE else _form(name, probe) for name in normalizers]
-    return functools.reduce(Rewriting.then, stages) if stages else Rewriting()
+    chain = list(normalizers)
+    stages = {name: _stage(name, probe) for name in dict.fromkeys(chain)}
+    return functools.reduce(Rewriting.then, [stages[name] for name in chain]) if chain else Rewriting()
+
+
+def _stage(name: str, probe: Probe) -> Rewriting:
+    return _character_wise(name, probe) if name in CHARACTER_WISE else _form(name, probe)
 
 
 def _character_wise(name: str, probe: Probe) -> Rewriting:

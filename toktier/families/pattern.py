@@ -21,6 +21,13 @@ from attrs import frozen
 UNBOUNDED = 1 << 30
 """The upper bound of ``*``, ``+`` and ``{m,}``."""
 
+MAX_ITEMS = 2_000
+"""Characters, classes and groups of a pattern. Those of production tokenizers have some 60; what is derived from a
+pattern can take time and memory as the square of it."""
+
+MAX_DIGITS = 9
+"""Digits of a counted repetition, so that it is less than :data:`UNBOUNDED`. The library counts to 100,000."""
+
 
 class Unsupported(Exception):
     """Something outside what the proof covers. The message is the reason that the user is shown."""
@@ -120,7 +127,13 @@ def parse(pattern: str) -> Node:
 
 
 def literal_text(text: str) -> Node:
-    """The tree of a pattern that is a string to be found as it is."""
+    """The tree of a pattern that is a string to be found as it is.
+
+    Raises:
+        Unsupported: It is too long.
+    """
+    if len(text) > MAX_ITEMS:
+        raise _too_long()
     return Sequence(tuple(_literal(character, _Flags()) for character in text))
 
 
@@ -149,6 +162,7 @@ class _Parser:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
+        self.items = 0
 
     def parse(self) -> Node:
         node = self.alternation(_Flags())
@@ -214,10 +228,20 @@ class _Parser:
             return None
         self.at = interval.end()
         low, comma, high = interval.groups()
-        minimum = int(low or 0)
-        return minimum, int(high) if high else UNBOUNDED if comma else minimum
+        minimum = self.number(low, interval.start())
+        return minimum, self.number(high, interval.start()) if high else UNBOUNDED if comma else minimum
+
+    def number(self, digits: str, start: int) -> int:
+        """The number in an interval, which may be written with any number of zeros before it."""
+        significant = digits.lstrip("0")
+        if len(significant) > MAX_DIGITS:
+            raise self.unsupported(f"a repetition with a number of {len(significant)} digits", start)
+        return int(significant or 0)
 
     def item(self, flags: _Flags) -> Node:
+        self.items += 1
+        if self.items > MAX_ITEMS:
+            raise _too_long()
         start = self.at
         character = self.pattern[start]
         if character == "(":
@@ -337,6 +361,10 @@ class _Parser:
                     return _class(self.pattern[start : self.at], flags)
             self.at += 1
         raise self.unsupported("unclosed class", start)
+
+
+def _too_long() -> Unsupported:
+    return Unsupported(f"more than {MAX_ITEMS:,} characters, classes and groups")
 
 
 def _is_character(code_point: int) -> bool:

@@ -7,26 +7,28 @@ for all ``X`` and ``Y``. Three conditions make it so, each derived from the defi
    absorb or look at, has ``a`` and ``b`` inside.
 2. **The normalizer commutes** (:func:`fates`), and whatever it can put in the places of ``a`` and ``b`` satisfies the
    rest.
-3. **The splitters part them**: none can cross from ``a`` to ``b`` (:func:`crossed_by_splitter`), and one of them has
-   ``a`` or ``b`` inside a match for certain (:func:`parted_by_splitter`).
+3. **The splitters part them**: one of them has ``a`` or ``b`` inside a match for certain (:func:`parted_by_splitter`),
+   and neither it nor any before it can cross from ``a`` to ``b`` (:func:`crossed_by_splitter`).
 
 ``docs/theory.md`` has the proof.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 from attrs import evolve, field, frozen
 
-from toktier.families.alphabet import Alphabet, partition
+from toktier.families.alphabet import Alphabet, partition, refuse_too_many
 from toktier.families.automaton import Automaton, automaton_of
 from toktier.families.definition import Definition, Literal, Pieces, Splitter
 from toktier.families.normalization import Characters, Rewriting, rewriting
-from toktier.families.pattern import CharacterClass, Unsupported
+from toktier.families.pattern import MAX_ITEMS, CharacterClass, Unsupported
 from toktier.families.probing import Probe, Runs
 
 Relation = npt.NDArray[np.bool_]
@@ -34,6 +36,17 @@ Relation = npt.NDArray[np.bool_]
 
 Atoms = npt.NDArray[np.int32]
 """Some atoms; shape (n,)."""
+
+MAX_SPLITTERS = 100
+"""Different pre-tokenizers that divide: up to a fiftieth of a second each. Production tokenizers have 3 at most."""
+
+MAX_FOLDED = 256
+"""Pairs of case-insensitive characters that are tried on all of Unicode: a hundredth of a second each. Production
+tokenizers have 10. Whoever has thousands has those that fold to one character, and is refused after all."""
+
+MAX_PROBED = 64
+"""Character classes of which the library is asked what they contain, which takes a fifteenth of a second each. Those of
+production tokenizers are 18 at most."""
 
 
 @frozen(eq=False)
@@ -53,9 +66,16 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
     """Derives the relation of a definition that is understood.
 
     Raises:
-        Unsupported: A pattern or an added token turns out to be outside what the proof covers.
+        Unsupported: A pattern or an added token turns out to be outside what the proof covers, or the definition is so
+            large that it would take long.
     """
-    automata = [checked_automaton(splitter, probe) for splitter in definition.splitters]
+    splitters = distinct(definition.splitters)
+    automata = list(map(automaton_in, splitters))
+    classes = list(dict.fromkeys(position for automaton in automata for position in automaton.positions))
+    refuse_too_large(automata, classes)
+    for automaton, splitter in zip(automata, splitters, strict=True):
+        with naming(splitter):
+            refuse_folding_across_characters(automaton, probe)
     literals = definition.literals + definition.superseded
     raw = [literal for literal in literals if not literal.normalized]
     normalized = [as_matched(literal, definition, probe) for literal in literals if literal.normalized]
@@ -64,21 +84,22 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
     whitespace = _code_points(probe.whitespace()) if strips else []
 
     # Behind the normalizer, a character is what splitters and normalized literals can tell of it.
-    classes = list(dict.fromkeys(position for automaton in automata for position in automaton.positions))
     inner = partition([members(position, probe) for position in classes])
     inner = inner.single_out([*whitespace, *_characters(normalized)])
     uncrossed = ~crossed_by_literals(normalized, inner, whitespace)
     parted = np.zeros_like(uncrossed)
-    for automaton, splitter in zip(automata, definition.splitters, strict=True):
-        inside = inner.properties[:, [classes.index(position) for position in automaton.positions]]
+    numbers = {position: number for number, position in enumerate(classes)}
+    for automaton, splitter in zip(automata, splitters, strict=True):
+        inside = inner.properties[:, [numbers[position] for position in automaton.positions]]
+        # What a splitter has parted is in two pieces, which the later ones divide one by one, whatever they can cross.
         uncrossed &= ~crossed_by_splitter(automaton, inside)
-        parted |= parted_by_splitter(automaton, inside, splitter.keeps)
+        parted |= uncrossed & parted_by_splitter(automaton, inside, splitter.keeps)
 
     # Before it, a character is what may become of it, and the raw literals that it stands in.
     outer = fates(inner, rewriting(definition.normalizers, probe))
     outer = outer.single_out([*whitespace, *_characters(raw)])
     ends, starts = np.hsplit(outer.properties.astype(np.float32), 2)
-    refused = ends @ (~(uncrossed & parted)).astype(np.float32) @ starts.T > 0
+    refused = ends @ (~parted).astype(np.float32) @ starts.T > 0
     known = np.logical_and.outer(ends.any(axis=1), starts.any(axis=1))
     return Synchronization(outer.table, known & ~refused & ~crossed_by_literals(raw, outer, whitespace))
 
@@ -175,6 +196,7 @@ def fates(inner: Alphabet, rewritten: Rewriting) -> Alphabet:
     for code_point in rewritten.ends.keys() | rewritten.starts.keys():
         fate = atoms(code_point, rewritten.ends), atoms(code_point, rewritten.starts)
         table[code_point] = numbers.setdefault(fate, len(numbers))
+    refuse_too_many(len(numbers))
     properties = np.zeros((len(numbers), 2, inner.size), bool)
     for fate, number in numbers.items():
         for half in (0, 1):
@@ -185,18 +207,52 @@ def fates(inner: Alphabet, rewritten: Rewriting) -> Alphabet:
 # Condition 3: the splitters
 
 
-def checked_automaton(splitter: Splitter, probe: Probe) -> Automaton:
+def distinct(splitters: Iterable[Splitter]) -> list[Splitter]:
+    """Each splitter once, at its first place: a second time it can cross and part nothing that it did not before.
+
+    Raises:
+        Unsupported: There are too many, or a pattern is too deep to be compared.
+    """
+    try:
+        found = list(dict.fromkeys(splitters))
+    except RecursionError:
+        raise Unsupported("pre-tokenizer Split: groups nested too deeply") from None
+    if len(found) > MAX_SPLITTERS:
+        raise Unsupported(f"{len(found):,} different pre-tokenizers are more than {MAX_SPLITTERS}")
+    return found
+
+
+@contextlib.contextmanager
+def naming(splitter: Splitter) -> Iterator[None]:
+    """Names the splitter in the reason of an :class:`Unsupported` that is raised inside."""
+    try:
+        yield
+    except Unsupported as error:
+        raise Unsupported(f"pre-tokenizer {splitter.name}: {error}") from None
+
+
+def automaton_in(splitter: Splitter) -> Automaton:
     """The automaton of a splitter.
 
     Raises:
-        Unsupported: The pattern can match the empty string, or case folding may join or divide characters.
+        Unsupported: The pattern can match the empty string, or is too large.
     """
-    try:
-        automaton = automaton_of(splitter.tree)
-        refuse_folding_across_characters(automaton, probe)
-    except Unsupported as error:
-        raise Unsupported(f"pre-tokenizer {splitter.name}: {error}") from None
-    return automaton
+    with naming(splitter):
+        return automaton_of(splitter.tree)
+
+
+def refuse_too_large(automata: Iterable[Automaton], classes: Iterable[CharacterClass]) -> None:
+    """Makes sure that all splitters together are not too large.
+
+    Raises:
+        Unsupported: They are.
+    """
+    positions = sum(len(automaton.positions) for automaton in automata)
+    if positions > MAX_ITEMS:
+        raise Unsupported(f"the pre-tokenizers have {positions:,} characters and classes, more than {MAX_ITEMS:,}")
+    asked = sum(is_probed(position) for position in classes)
+    if asked > MAX_PROBED:
+        raise Unsupported(f"the pre-tokenizers have {asked:,} classes of characters, more than {MAX_PROBED}")
 
 
 def crossed_by_splitter(automaton: Automaton, inside: npt.NDArray[np.bool_]) -> Relation:
@@ -226,13 +282,18 @@ def parted_by_splitter(automaton: Automaton, inside: npt.NDArray[np.bool_], keep
     return matched[:, None] | matched
 
 
+def is_probed(position: CharacterClass) -> bool:
+    """Whether what a class contains is known to nobody but the library."""
+    return position.literal is None or position.ignore_case
+
+
 def members(position: CharacterClass, probe: Probe) -> Runs:
     """The code points of a class."""
     if position.component:
         return probe.digits()
-    if position.literal is not None and not position.ignore_case:
-        return np.array([ord(position.literal), ord(position.literal) + 1])
-    return probe.members(position.source)
+    if position.literal is None or position.ignore_case:
+        return probe.members(position.source)
+    return np.array([ord(position.literal), ord(position.literal) + 1])
 
 
 _PLAIN_CLASS = re.compile(r"\(\?i:\[[^\\\[^][^\\\[]*\]\)", re.ASCII)
@@ -254,14 +315,15 @@ def refuse_folding_across_characters(automaton: Automaton, probe: Probe) -> None
             if not written.isascii() or not (position.literal or _PLAIN_CLASS.fullmatch(position.source)):
                 raise Unsupported(f"case-insensitive {written!r} may match other than one character")
             letters = [position.literal] if position.literal else map(chr, _code_points(members(position, probe)))
-            folded[i] = "".join(filter(str.isascii, letters))
-    neighbours = {
-        left + right
-        for i, j in automaton.follow
-        if i in folded and j in folded
-        for left in folded[i]
-        for right in folded[j]
-    }
+            # One case of each is enough to ask for.
+            folded[i] = "".join(sorted({letter.lower() for letter in letters if letter.isascii()}))
+    after: defaultdict[str, set[str]] = defaultdict(set)
+    for lefts, rights in {(folded[i], folded[j]) for i, j in automaton.follow if i in folded and j in folded}:
+        for left in lefts:
+            after[left].update(rights)
+    neighbours = {left + right for left, rights in after.items() for right in rights}
+    if len(neighbours) > MAX_FOLDED:
+        raise Unsupported(f"{len(neighbours):,} case-insensitive sequences are more than can be tried")
     if neighbours and (found := _code_points(probe.lookalikes(neighbours))):
         raise Unsupported(f"a case-insensitive sequence matches the single character U+{found[0]:04X}")
 
