@@ -8,7 +8,7 @@ import json
 import pathlib
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -367,3 +367,31 @@ def test_the_table_fits_a_terminal() -> None:
         Console(width=80, file=stream).print(report.table(outcome))
         assert "799,999,992" in stream.getvalue()
         assert "…" not in stream.getvalue()
+
+
+def test_what_was_checked_before_ctrl_c_is_printed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def steps(self: Campaign, seconds: float) -> Iterator[str]:
+        yield "one"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Campaign, "steps", steps)
+    numbers = tmp_path / "numbers.json"
+    result = verify(tmp_path / "none", "--engine", "memo", "--json", str(numbers))
+    assert result.exit_code == 130
+    assert "stopped before its time" in result.output
+    assert json.loads(numbers.read_text())["stopped"] is True
+
+
+def test_it_says_how_much_of_the_files_there_was_no_time_for(tmp_path: pathlib.Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("Some text of mine. " * 20_000, encoding="utf-8")
+    result = verify(tmp_path / "none", str(text), "--seconds", "0", "--engine", "memo")
+    assert result.exit_code == 0, result.output
+    assert "17% of the files" in result.output
+
+
+@pytest.mark.parametrize(("option", "value"), [("--seconds", "nan"), ("--seconds", "inf"), ("--quarantine", __file__)])
+def test_arguments_are_looked_at_before_anything_is_checked(option: str, value: str, tmp_path: pathlib.Path) -> None:
+    result = verify(tmp_path / "none", option, value)
+    assert result.exit_code == 2
+    assert option in result.output

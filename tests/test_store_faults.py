@@ -484,7 +484,7 @@ def test_explanations_say_what_was_met() -> None:
     assert str(some.explain()) == "full: text repeated; none of 5 characters encoded"
     some.encode(WORDS + "Other.")
     assert some.explain()["met"] == "shared"
-    assert some.explain("nobody")["why"] == "there is no such session in memory"
+    assert some.explain("nobody")["why"] == "there is no session 'nobody' in memory"
 
 
 def test_a_second_interrupt_in_the_middle_of_a_change_changes_nothing() -> None:

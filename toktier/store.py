@@ -262,6 +262,8 @@ class SessionStore:
             >>> print(store.explain())
             update: session continued; 11 of 23 characters encoded, from the certified cut at 12 on by memo; ... ms
         """
+        if session is not None and not isinstance(session, str):
+            raise TypeError(f"session must be a str, not {type(session).__name__}")
         key = self._latest if session is None else Key(salt, session)
         if isinstance(key, Explanation):
             return key
@@ -273,7 +275,8 @@ class SessionStore:
                             explanation = entry.session.explain()
                             why = f"session {entry.met}; {explanation['why']}"
                             return Explanation(explanation | {"met": entry.met, "why": why})
-        return Explanation(call="none", met=None, why="there is no such session in memory")
+        why = "there was no call yet" if key is None else f"there is no session {key.name!r} in memory"
+        return Explanation(call="none", met=None, why=why)
 
     def flush(self) -> None:
         """Saves all named sessions, as far as the disk does not have them as they are.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pathlib
 import sys
 import time
@@ -28,6 +29,9 @@ CHARACTERS = 1_000_000
 """Of the text that is taken when no files are given."""
 
 QUARANTINE = "toktier-reproductions"
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells have it."""
 
 
 @click.command()
@@ -66,7 +70,8 @@ def verify(
     this machine are compared before that.
 
     The first difference is made as small as it can be, and saved together with the tokenizer, to be replayed by
-    toktier reproduce. The exit status is then 1.
+    toktier reproduce. The exit status is then 1. After Ctrl-C it is 130, and what was checked so far is printed.
+    The time of --exhaustive comes on top.
 
     \b
     Examples:
@@ -75,9 +80,13 @@ def verify(
       toktier verify path/to/tokenizer.json --seconds 600 --seed 1 --json verified.json
       toktier verify toktier-mini --exhaustive 3
     """  # noqa: D301
+    if not math.isfinite(seconds):
+        raise click.UsageError("--seconds: give a number of seconds")
+    if pathlib.Path(quarantine).exists() and not pathlib.Path(quarantine).is_dir():
+        raise click.UsageError(f"--quarantine: {quarantine} is no folder")
     texts = [text for file in files if (text := read(file))] if files else [plan.library_text(CHARACTERS)]
     if not texts:
-        raise click.UsageError("there is no text in FILES")
+        raise click.UsageError(f"there is no text in {', '.join(files)}")
     if length == 1:
         raise click.UsageError("--exhaustive: a string can be cut from 2 characters on, so give 2 or more")
     tok = load(source)
@@ -89,22 +98,22 @@ def verify(
     outcome = _checked(
         source, tok, Campaign(tok, texts, names, seed), seconds=seconds, seed=seed, quarantine=quarantine
     )
-    outcome = evolve(outcome, left_out=left_out)
-    if length is not None and outcome.difference is None:
+    outcome = evolve(outcome, left_out=left_out, given=sum(map(len, texts)))
+    if length is not None and outcome.difference is None and not outcome.stopped:
         outcome = _enumerated(outcome, tok, length, quarantine)
     _print(outcome, tok)
     if as_json:
-        json.dump(report.as_json(outcome), as_json, indent=2)
-    sys.exit(0 if outcome.difference is None else 1)
+        print(json.dumps(report.as_json(outcome), indent=2), file=as_json)
+    sys.exit(1 if outcome.difference is not None else INTERRUPTED if outcome.stopped else 0)
 
 
 def _checked(
     source: str, tok: Tokenizer, campaign: Campaign, *, seconds: float, seed: int, quarantine: str
 ) -> report.Outcome:
     began = time.monotonic()
-    report.watched(campaign, seconds)
+    stopped = not report.watched(campaign, seconds)
     took, digest = time.monotonic() - began, tok.family.digest
-    outcome = report.Outcome(source, digest, seed, took, campaign.counts, campaign.fallen_back, {})
+    outcome = report.Outcome(source, digest, seed, took, campaign.counts, campaign.fallen_back, {}, stopped=stopped)
     return outcome if campaign.difference is None else _saved(outcome, campaign.difference, quarantine)
 
 

@@ -46,6 +46,8 @@ class Outcome:
         enumeration: What the enumeration found; None when there was none.
         difference: What differs, in words; None when nothing does.
         file: Where the first difference was saved.
+        given: Characters of the files.
+        stopped: Whether the user stopped it before the time was up.
     """
 
     source: str
@@ -58,6 +60,8 @@ class Outcome:
     enumeration: Enumeration | None = None
     difference: str | None = None
     file: pathlib.Path | None = None
+    given: int = 0
+    stopped: bool = False
 
     @property
     def command(self) -> str | None:
@@ -76,12 +80,16 @@ def _progress(total: float) -> Iterator[Progress]:
         yield progress
 
 
-def watched(campaign: Campaign, seconds: float) -> None:
-    """Checks for some seconds, with a progress bar on the standard error stream."""
+def watched(campaign: Campaign, seconds: float) -> bool:
+    """Checks for some seconds, with a progress bar on the standard error stream; whether the user let it."""
     began = time.monotonic()
-    with _progress(seconds) as progress:
-        for step in campaign.steps(seconds):
-            progress.update(progress.task_ids[0], completed=time.monotonic() - began, description=step)
+    try:
+        with _progress(seconds) as progress:
+            for step in campaign.steps(seconds):
+                progress.update(progress.task_ids[0], completed=time.monotonic() - began, description=step)
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def enumerated(enumerate_all: Callable[[Callable[[float], None]], Enumeration]) -> Enumeration:
@@ -148,7 +156,12 @@ def summary(outcome: Outcome) -> str:
     """What came of it, in a few words."""
     if outcome.difference is not None:
         return f"DIFFERENT: {outcome.difference}\nsaved to {outcome.file}; to see it again:\n  {outcome.command}"
-    return f"No difference from the reference in {outcome.seconds:.0f} s; seed {outcome.seed}."
+    found = f"No difference from the reference in {outcome.seconds:.0f} s; seed {outcome.seed}."
+    read = {check: counts["characters"] for (check, engine), counts in outcome.counts.items() if engine is None}
+    if "files" in read and read["files"] < outcome.given:
+        share = read["files"] / outcome.given
+        found += f" Time was enough for {share:.0%} of the files: give it more with --seconds."
+    return found + " It was stopped before its time." * outcome.stopped
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
@@ -160,6 +173,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "versions": versions(),
         "seed": outcome.seed,
         "seconds": outcome.seconds,
+        "stopped": outcome.stopped,
+        "characters_given": outcome.given,
         "checks": [
             {"check": check, "engine": engine} | {name: counts[name] for name in COUNTED}
             for (check, engine), counts in outcome.counts.items()
