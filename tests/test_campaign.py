@@ -350,6 +350,19 @@ def test_reproduce_says_what_is_not_as_it_was(tmp_path: pathlib.Path) -> None:
     assert "was wrong" in result.output
 
 
+def test_reproduce_says_what_cannot_be_told(tmp_path: pathlib.Path) -> None:
+    problem = Problem(1, Kind.ENCODE, "was wrong")
+    file = verification.not_made_again(MINI, "memo", [encode("text")], problem).save(tmp_path)
+    result = command("reproduce", str(file))
+    assert result.exit_code == 2
+    assert "which says nothing" in result.output
+    other = tmp_path / "tokenizer.json"
+    zoo.build("gpt4").save(str(other))
+    result = command("reproduce", str(file), "--tokenizer", str(other))
+    assert result.exit_code == 2
+    assert f"is of tokenizer {MINI.family.digest[:12]}" in result.output
+
+
 def test_reproduce_refuses_what_is_no_reproduction(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "other.json"
     file.write_text("{}")

@@ -17,7 +17,7 @@ from rich.text import Text
 from toktier import load
 from toktier.bench import plan
 from toktier.campaign import exhaustive, report
-from toktier.campaign.verification import Campaign, admitted, counterexample
+from toktier.campaign.verification import ONLY_ONCE, Campaign, admitted, counterexample
 from toktier.inspection import shown
 from toktier.replay import reference_of
 from toktier.reproduction import Reproduction, versions
@@ -155,7 +155,8 @@ def reproduce(file: str, source: str | None) -> None:
     """Replay a difference that was saved, and say whether there is one still.
 
     It is replayed with a new engine, which has seen nothing, and compared with the reference again. The exit status is
-    1 if it still differs, 0 if not.
+    1 if it still differs, 0 if not, and 2 if that cannot be told: the tokenizer is another one, or the difference
+    did not come up again right after it was found either.
 
     \b
     Examples:
@@ -164,11 +165,15 @@ def reproduce(file: str, source: str | None) -> None:
     """  # noqa: D301
     reproduction = Reproduction.load(file)
     tok = load(source) if source else reproduction.load_tokenizer(pathlib.Path(file).parent)
+    if tok.family.digest != reproduction.digest:
+        raise Failure(f"{file} is of tokenizer {reproduction.digest[:12]}, and {source} is {tok.family.digest[:12]}")
     console = plain_console()
     for line in _circumstances(reproduction, tok):
         console.print(shown(line), soft_wrap=True)
     problem = reproduction.replay(tok)
     console.print(shown(f"then  {_described(reproduction)}"), soft_wrap=True)
+    if problem is None and reproduction.message.endswith(ONLY_ONCE):
+        raise Failure("no difference now, which says nothing: there was none either when it was done again then")
     if problem is None:
         console.print(Text("now   no difference from the reference", "green"))
         return
@@ -184,9 +189,6 @@ def _circumstances(reproduction: Reproduction, tok: Tokenizer) -> list[str]:
         for name, version in reproduction.versions.items()
         if version != now.get(name)
     ]
-    if (reproduction.digest, reproduction.encode_special_tokens) != (
-        tok.family.digest,
-        reference_of(tok).encode_special_tokens,
-    ):
-        found.append(f"tokenizer {reproduction.digest} then, {tok.family.digest} now")
+    if reproduction.encode_special_tokens != reference_of(tok).encode_special_tokens:
+        found.append("special tokens are encoded as text now, or were then")
     return found

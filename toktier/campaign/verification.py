@@ -25,6 +25,9 @@ may depend on it."""
 SHRINKING = 20.0
 """Seconds for which a difference is made smaller, twice at most."""
 
+ONLY_ONCE = "not when it was done again"
+"""What a difference says of itself that was not made again, because of a past that nobody knows."""
+
 EXPECTED = 16
 """Answers of the reference that are kept: several engines have the same text to encode, one after the other."""
 
@@ -197,7 +200,7 @@ def made_again(
 
 def not_made_again(tok: Tokenizer, engine: str | None, program: Program, problem: Problem) -> Reproduction:
     """The program as it was, which says that nothing goes wrong when it is done again."""
-    again = evolve(problem, message=f"{problem.message}; not when it was done again")
+    again = evolve(problem, message=f"{problem.message}; {ONLY_ONCE}")
     return Reproduction.of(tok, engine, program, again)
 
 
