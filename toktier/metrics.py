@@ -186,7 +186,7 @@ class Collector:
         >>> registry = CollectorRegistry()
         >>> store = toktier.SessionStore(toktier.load("toktier-mini"))
         >>> registry.register(Collector(store))
-        >>> b"toktier_sessions 0.0" in generate_latest(registry)
+        >>> b'toktier_sessions{store="0"} 0.0' in generate_latest(registry)
         True
     """
 
