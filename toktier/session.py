@@ -110,7 +110,8 @@ class Session:
         self._seams = Seams()
         self._windows: list[tuple[int, int]] = []
         """What was encoded for the operation in progress: first character and length of each stretch."""
-        self._last: Step | None = None
+        self._last: tuple[str, list[tuple[int, int]], int, int, int, int] | None = None
+        """What :class:`Step` is made of, if anybody asks."""
         if text := valid_text(text):
             began = perf_counter_ns()
             self._done("full" if len(text) < LONG else "planned", self._append(text), 0, began)
@@ -322,12 +323,13 @@ class Session:
         """
         if self._last is None:
             return Explanation(call="none", why="nothing was called yet")
-        windows = self._last.windows
+        step = Step(*self._last)
+        windows = step.windows
         fallback = None if self._family.reason is None else f"no certified cuts: {self._family.reason}"
         if self._route is not None and len(windows) == 1 and fallback is None:
             start, size = windows[0]
             fallback = self._route.fallback(self._table.slice(start, min(start + size, len(self._table))))
-        return explained(self._last, len(self._table), self._engine.name, fallback)
+        return explained(step, len(self._table), self._engine.name, fallback)
 
     def to_bytes(self) -> bytes:
         """The state of this session, to be kept or sent: some 8 bytes an id for English text.
@@ -495,7 +497,7 @@ class Session:
             patch = self._begin_anew(before)
         took = perf_counter_ns() - began
         windows, self._windows = self._windows, []
-        self._last = Step(call, windows, patch.start, patch.stop, len(patch.ids), took)
+        self._last = call, windows, patch.start, patch.stop, len(patch.ids), took
         encoded = windows[0][1] if len(windows) == 1 else sum([size for _, size in windows])
         length, meter = len(self._table), self._meter
         meter.count(call, self._engine.name, length, encoded, took)
