@@ -583,3 +583,15 @@ def test_a_session_that_comes_back_is_not_removed_for_having_been_forgotten(
     with SessionStore(MINI, path=path) as some:
         some.encode(WORDS, session="a")
         assert some.usage().resumed == 1
+
+
+def test_a_call_that_was_interrupted_at_the_door_keeps_nobody_out() -> None:
+    """Where a signal comes between the lock of a session and what it is for, the lock stays locked."""
+    some = SessionStore(MINI)
+    some.encode(WORDS, session="a")
+    entry = next(iter(some._shelf._entries.values()))
+    assert entry.session is not None
+    entry.session._busy.acquire()
+    for text, session in ((WORDS + "More.", "a"), (WORDS + "Other.", "b"), (WORDS, None)):
+        assert some.encode(text, session=session).tolist() == REFERENCE(text)
+    asyncio.run(some.encode_async(WORDS, session="a"))

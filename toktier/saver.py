@@ -9,7 +9,7 @@ import time
 import weakref
 
 from toktier.archive import Archive
-from toktier.errors import EngineFailure, SessionTorn
+from toktier.errors import EngineFailure, SessionInUse, SessionTorn
 from toktier.shelf import Entry, Key, Shelf
 
 KEPT = 7 * 86400.0
@@ -63,7 +63,12 @@ class Saver:
             return
         try:
             data = entry.session.to_bytes()
-        except (MemoryError, SessionTorn, EngineFailure) as error:  # it stays as it is, and everybody else's is saved
+        except (
+            MemoryError,
+            SessionInUse,
+            SessionTorn,
+            EngineFailure,
+        ) as error:  # it stays as it is, and everybody else's is saved
             logger.warning("session %r is not saved: %r", entry.key.name, error)
             return
         used = time.time() - (time.monotonic() - entry.used)

@@ -512,6 +512,11 @@ class Session:
         return self._route is not None and self._route.epoch != self._epoch
 
     @property
+    def _is_left_behind(self) -> bool:
+        """Whether a call was interrupted in it: asked by who knows that nobody is at work in it now."""
+        return self._is_torn or self._busy.locked()
+
+    @property
     def _is_torn(self) -> bool:
         return self._table is TORN
 

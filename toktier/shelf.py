@@ -305,7 +305,7 @@ class Shelf:
             if entry.length <= most or not entry.lock.acquire(blocking=False):
                 continue
             try:
-                if entry.session is not None:
+                if entry.session is not None and not entry.session._is_left_behind:
                     common = entry.session._table.common_prefix(text)
                     if common > most:
                         best, most = entry, common

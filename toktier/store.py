@@ -325,7 +325,7 @@ class SessionStore:
             try:
                 session = entry.session
                 # The length alone shows most of what is too much, before any comparison.
-                if session is None or abs(len(text) - len(session._table)) > INLINE:
+                if session is None or session._is_left_behind or abs(len(text) - len(session._table)) > INLINE:
                     return None
                 changes = session._small_changes(text, INLINE)
                 done = None if changes is None else self._change(entry, changes, text, began, "session")
@@ -345,6 +345,8 @@ class SessionStore:
     def _bring(self, entry: Entry, text: str, kind: str) -> tuple[Ids, Patch]:
         """Brings a session to a text. The caller holds its lock."""
         began = perf_counter_ns()
+        if entry.session is not None and entry.session._is_left_behind:
+            self._shelf.clear(entry)
         if entry.session is not None:
             return self._change(entry, entry.session._changes(text), text, began, kind)
         session, met = self._resumed(entry.key), "resumed"
@@ -467,7 +469,8 @@ class SessionStore:
             if found is None or not found[0].lock.acquire(blocking=False):
                 return None
             try:
-                return None if found[0].session is None else found[0].session.fork()
+                session = found[0].session
+                return None if session is None or session._is_left_behind else session.fork()
             finally:
                 found[0].lock.release()
 
