@@ -122,6 +122,10 @@ class Archive:
         statement = "DELETE FROM states WHERE salt = ? AND key = ?"
         return self._do(self._writer, lambda c: c.execute(statement, (salt, _blob(key)))) is not None
 
+    def clear(self) -> bool:
+        """Keeps nothing any more; whether that is so now."""
+        return self._do(self._writer, lambda c: c.execute("DELETE FROM states")) is not None
+
     def expire(self, before: float) -> int:
         """Removes what was not of use since a time, in seconds since the epoch; returns how many that were."""
         statement = "DELETE FROM states WHERE used < ?"

@@ -17,7 +17,7 @@ from toktier.engines.base import Engine, Ids
 
 BUCKETS = 36
 """Of a histogram of latencies: bucket k has those below 2**k nanoseconds that no bucket before has; the last one has
-all that took longer than half a minute."""
+all that took longer than 17 seconds."""
 
 CALLS, SERVED, ENCODED, TOOK, FIRST_BUCKET = range(5)
 

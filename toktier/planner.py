@@ -88,7 +88,7 @@ class CutPlanner:
             engine: What encodes.
             continuation: Whether there is more text before the first.
         """
-        if len(texts) < 2 or sum(map(len, texts)) < LONG:
+        if len(texts) < 2:
             return engine.encode_batch(texts, continuation=continuation)
         return self._executor.encode(engine, [Chunk(text, continuation or i > 0) for i, text in enumerate(texts)])
 

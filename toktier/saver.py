@@ -63,12 +63,8 @@ class Saver:
             return
         try:
             data = entry.session.to_bytes()
-        except (
-            MemoryError,
-            SessionInUse,
-            SessionTorn,
-            EngineFailure,
-        ) as error:  # it stays as it is, and everybody else's is saved
+        except (MemoryError, SessionInUse, SessionTorn, EngineFailure) as error:
+            # It stays as it is, and everybody else's is saved.
             logger.warning("session %r is not saved: %r", entry.key.name, error)
             return
         used = time.time() - (time.monotonic() - entry.used)
@@ -100,9 +96,9 @@ class Saver:
             self._doomed.add(key)
         self._remove_doomed()
 
-    def forget_all(self) -> None:
-        """Forgets everything that is saved, because it may be of an engine that is trusted no more."""
-        self._archive.expire(float("inf"))
+    def forget_all(self) -> bool:
+        """Forgets everything that is saved, because it may be of an engine that is trusted no more; whether it did."""
+        return self._archive.clear() or not self._archive.works
 
     def keep_tidy(self) -> None:
         """Removes what is old, and what could not be removed before."""

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, cast, overload
 
 import numpy as np
-from attrs import evolve
+from attrs import define, evolve, field
 
 from toktier.engines.base import Engine, Ids, checked
 from toktier.errors import StateMismatch
@@ -46,6 +46,14 @@ INLINE = 16384
 
 WAITING = 32
 """Calls of :meth:`SessionStore.encode_async` that other threads work on at a time."""
+
+
+@define
+class _Turn:
+    """The calls of an event loop for one session: one has its turn, and the others wait."""
+
+    lock: asyncio.Lock = field(factory=asyncio.Lock)
+    calls: int = 0
 
 
 class SessionStore:
@@ -107,7 +115,7 @@ class SessionStore:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._threads: ThreadPoolExecutor | None = None
-        self._turns: dict[tuple[int, Key], asyncio.Lock] = {}
+        self._turns: dict[tuple[int, Key], _Turn] = {}
         """By event loop and session: whose turn it is. Calls for one session wait here, and not in the threads."""
         self._latest: Key | Explanation | None = None
         """The last call: of which session it was, or what it did."""
@@ -190,22 +198,30 @@ class SessionStore:
         call = functools.partial(self.encode, text, session=session, salt=salt, patch=patch)
         # One thread at most for one session, so that the others' calls find threads that are free.
         which = id(asyncio.get_running_loop()), key
-        turn = self._turns.setdefault(which, asyncio.Lock())
-        await turn.acquire()
-        # A call that is cancelled is done all the same: until then, nobody else's turn has come.
-        end = functools.partial(self._end_turn, which, turn)
+        turn = self._turns.setdefault(which, _Turn())
+        turn.calls += 1
+        try:
+            await turn.lock.acquire()
+        except BaseException:
+            self._leave_turn(which, turn)
+            raise
         try:
             working = self._elsewhere(call)
         except BaseException:
-            end()
+            self._end_turn(which, turn)
             raise
-        working.add_done_callback(end)
+        # A call that is cancelled is done all the same: until then, nobody else's turn has come.
+        working.add_done_callback(functools.partial(self._end_turn, which, turn))
         return cast("Ids | tuple[Ids, Patch]", await asyncio.shield(working))
 
-    def _end_turn(self, which: tuple[int, Key], turn: asyncio.Lock, done: asyncio.Future[Any] | None = None) -> None:
-        turn.release()
-        if not getattr(turn, "_waiters", None):
-            self._turns.pop(which, None)
+    def _end_turn(self, which: tuple[int, Key], turn: _Turn, done: asyncio.Future[Any] | None = None) -> None:
+        turn.lock.release()
+        self._leave_turn(which, turn)
+
+    def _leave_turn(self, which: tuple[int, Key], turn: _Turn) -> None:
+        turn.calls -= 1
+        if not turn.calls:
+            del self._turns[which]
 
     def _elsewhere(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         """What another thread returns for a call."""
@@ -443,12 +459,13 @@ class SessionStore:
         """Forgets what may be of an engine that was demoted meanwhile; sessions in memory see to that themselves."""
         count = self._demotions()
         if count != self._trusted:
+            # The disk first: until that is done, nothing is resumed.
+            forgotten = self._saver is None or self._saver.forget_all()
             with self._lock:
-                self._trusted = count
                 self._short.clear()
                 self._short_bytes = 0
-            if self._saver is not None:
-                self._saver.forget_all()
+                if forgotten:
+                    self._trusted = count
 
     def _demotions(self) -> int:
         return demotions.count(self._tok.family.digest)
