@@ -407,3 +407,19 @@ def test_a_forked_process_verifies_by_itself() -> None:
             MINI.encode("after")
             os._exit(0 if verifier.drain(20) and verifier.checks() == Checks(checked=1) else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_nothing_is_resumed_before_the_disk_has_forgotten(
+    tok: Tokenizer, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process keeps the file busy: what the demoted engine gave is there still."""
+    plant("substituted", monkeypatch)
+    text = f"a {MARK}uick text"
+    with SessionStore(tok, engine="memo", path=tmp_path / "sessions") as store:
+        store.encode(text, session="a")
+    with SessionStore(tok, engine="memo", path=tmp_path / "sessions") as store:
+        assert store._saver is not None
+        tok.demote("memo", "as planned")
+        monkeypatch.setattr(store._saver._archive, "clear", lambda: False)
+        assert store.encode(text, session="a").tolist() == REFERENCE(text)
+        assert store.usage().resumed == 0
