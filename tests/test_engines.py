@@ -334,6 +334,8 @@ def test_a_very_long_added_token_is_found() -> None:
     assert tiktoken_engine(tokenizer).encode(text).tolist() == tokenizer.encode(text).ids
 
 
+NORMALIZERS = [None, tokenizers.normalizers.Lowercase(), tokenizers.normalizers.NFC(), tokenizers.normalizers.NFKC()]
+
 tokens = st.lists(
     st.builds(
         AddedToken,
@@ -349,18 +351,31 @@ tokens = st.lists(
 
 
 @settings(max_examples=150)
-@given(tokens, st.lists(st.text("ab <é", max_size=20), min_size=20, max_size=20), st.booleans())
+@given(tokens, st.lists(st.text("ab <é＜\u0301", max_size=20), min_size=20, max_size=20), st.sampled_from(NORMALIZERS))
 def test_added_tokens_are_found_as_the_reference_finds_them(
-    added: list[AddedToken], texts: list[str], lowercase: bool
+    added: list[AddedToken], texts: list[str], normalizer: tokenizers.normalizers.Normalizer | None
 ) -> None:
     tokenizer = bpe([("a", "b"), ("ab", "ab")])
-    if lowercase:
-        tokenizer.normalizer = tokenizers.normalizers.Lowercase()
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
     tokenizer.add_tokens(added)
     try:
         engine = tiktoken_engine(tokenizer)
     except Inapplicable as reason:
         assert "behind the normalizer" in str(reason) or "not supported" in str(reason)  # noqa: PT017
         return
+    for text in texts:
+        assert engine.encode(text).tolist() == tokenizer.encode(text, add_special_tokens=False).ids, text
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.text("ab<", min_size=1, max_size=4), min_size=2, max_size=6),
+    st.lists(st.text("ab<", min_size=1, max_size=20), min_size=10, max_size=10),
+)
+def test_of_added_tokens_that_begin_at_one_place_the_longest_is_found(contents: list[str], texts: list[str]) -> None:
+    tokenizer = bpe([("a", "b")])
+    tokenizer.add_special_tokens([AddedToken(content, normalized=False) for content in contents])
+    engine = tiktoken_engine(tokenizer)
     for text in texts:
         assert engine.encode(text).tolist() == tokenizer.encode(text, add_special_tokens=False).ids, text

@@ -23,10 +23,10 @@ import numpy as np
 
 from toktier.engines.base import Ids, Inapplicable
 from toktier.engines.literals import refuse_overlaps
+from toktier.engines.normality import Normality
 from toktier.engines.novelty import Novelty
 from toktier.engines.reference import ReferenceEngine
-from toktier.families.family import Family, finder
-from toktier.families.normalization import CHARACTER_WISE, rewriting
+from toktier.families.family import Family
 from toktier.families.probing import Probe
 from toktier.families.synchronizing import as_matched
 
@@ -70,9 +70,7 @@ class GigatokenEngine:
         self._reference = reference
         self._probe = probe
         self._normalizers = family.definition.normalizers
-        self._ascii_is_normal = CHARACTER_WISE.isdisjoint(self._normalizers)
-        # If no character of a text can be other than itself at the end of a normalized one, none is when it is added.
-        self._may_change = finder(rewriting(self._normalizers, probe).ends)
+        self._normality = Normality(self._normalizers, probe)
         self._definition = json.dumps(json.loads(reference.tokenizer.to_str()) | {"normalizer": None}).encode()
         self._budget = budget
         self._novelty = Novelty()
@@ -115,8 +113,6 @@ class GigatokenEngine:
                 threading.Thread(target=self._renew, name="gigatoken renewal").start()
             except RuntimeError:  # no more threads: another call may have more luck
                 self._renewal.release()
-        if not self._normalizers or (self._ascii_is_normal and all(map(str.isascii, texts))):
-            return self._encoded(texts, characters)
         fine = [*map(self._is_normal, texts)]
         if all(fine):
             return self._encoded(texts, characters)
@@ -157,9 +153,9 @@ class GigatokenEngine:
 
     def _is_normal(self, text: str) -> bool:
         """Whether the normalizers leave a text alone, and so each part of it, such as what is between added tokens."""
-        if (self._ascii_is_normal and text.isascii()) or not self._may_change(text):
-            return True
-        return all(self._probe.normalize(normalizer, text) == text for normalizer in self._normalizers)
+        return self._normality.is_sure(text) or all(
+            self._probe.normalize(normalizer, text) == text for normalizer in self._normalizers
+        )
 
     def _renew(self) -> None:
         try:

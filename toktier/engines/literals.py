@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from toktier.engines.base import Inapplicable
@@ -20,20 +21,34 @@ class Finder:
     """Finds the leftmost and then longest of some literals, none of which absorbs or looks at what is beside it.
 
     Attributes:
+        ids: The id of each, by its content.
+        unambiguous: Whether no two can begin at one place, so that the leftmost is also the longest.
         search: Whether a text has one: the ``search`` method of a regular expression.
     """
 
     def __init__(self, literals: Iterable[Literal]) -> None:
-        self._ids = {literal.content: literal.id for literal in literals}
+        self.ids = {literal.content: literal.id for literal in literals}
+        self.unambiguous = not any(after.startswith(before) for before, after in pairwise(sorted(self.ids)))
         # A tree of their common begins: a list of alternatives would be tried one by one at every "<".
         root: dict[str, Any] = {}
-        for content in self._ids:
+        for content in self.ids:
             node = root
             for character in content:
                 node = node.setdefault(character, {})
             node[""] = {}
         self._pattern = re.compile(_branches(root))
         self.search = self._pattern.search
+
+    def found(self, text: str) -> set[str]:
+        r"""The contents of those that a text has.
+
+        Example:
+            >>> import toktier
+            >>> finder = Finder(toktier.load("toktier-mini").family.definition.literals)
+            >>> finder.found("<|im_start|>user<|im_start|>")
+            {'<|im_start|>'}
+        """
+        return set(self._pattern.findall(text))
 
     def divide(self, text: str) -> Iterator[tuple[str, int | None]]:
         r"""The parts of a text in order: literals with their ids, and with None what is between them.
@@ -48,7 +63,7 @@ class Finder:
         for found in self._pattern.finditer(text):
             if end < found.start():
                 yield text[end : found.start()], None
-            yield found[0], self._ids[found[0]]
+            yield found[0], self.ids[found[0]]
             end = found.end()
         if end < len(text):
             yield text[end:], None

@@ -40,11 +40,6 @@ class Ranks:
     ranks: dict[bytes, int] = field(repr=lambda ranks: f"<{len(ranks)} ranks>")
     ids: Ids = field(repr=False)
 
-    @property
-    def identical(self) -> bool:
-        """Whether ranks are ids."""
-        return bool((self.ids == np.arange(len(self.ids))).all())
-
 
 def byte_alphabet() -> dict[str, int]:
     """The byte that each character of the byte-level alphabet stands for.

@@ -2,30 +2,32 @@
 
 The library is given the family's own vocabulary and pattern. In the pattern, each character class is written out as the
 code points that the *reference* has in it, so that there are no Unicode tables to disagree about, and so is what
-``(?i)`` matches. Added tokens and normalization are not left to the library: both are done as the reference does them.
+``(?i)`` matches. Normalization is not left to the library, and added tokens only where it cannot choose otherwise than
+the reference: between them stand a hundred characters, and a call for each stretch would take as long as the encoding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 import tiktoken
 
 from toktier.engines.base import Ids, Inapplicable
 from toktier.engines.literals import Literals
+from toktier.engines.normality import Normality
 from toktier.engines.ranks import ranks_of
 from toktier.engines.reference import ReferenceEngine
 from toktier.families import pattern
 from toktier.families.definition import Pieces, Splitter
 from toktier.families.family import Family
-from toktier.families.normalization import CHARACTER_WISE
 from toktier.families.pattern import UNBOUNDED, CharacterClass, Mode, Node
 from toktier.families.probing import Probe
 from toktier.families.synchronizing import members
 
 NOTHING = "\uffff\ufffe"
-"""A special token that the library is told of and never allowed to find: without any, it would look everywhere."""
+"""A special token that the library is told of when there is no other: without any, it would look everywhere."""
 
 
 class TiktokenEngine:
@@ -53,15 +55,17 @@ class TiktokenEngine:
         self._literals = Literals(definition, probe)
         self._reference = reference
         self._normalizer = reference.tokenizer.normalizer if definition.normalizers else None
-        self._ascii_is_normal = CHARACTER_WISE.isdisjoint(definition.normalizers)
+        self._normality = Normality(definition.normalizers, probe)
         ranks = ranks_of(reference.tokenizer, family.digest, probe.cache)
-        self._ids = None if ranks.identical else ranks.ids
+        added = self._literals.raw.ids if self._literals.raw else {NOTHING: 0}
+        ids = np.concatenate([ranks.ids, np.array([*added.values()], np.uint32)])
+        self._ids = None if (ids == np.arange(len(ids))).all() else ids
         try:
             self._encoding = tiktoken.Encoding(
                 family.digest,
                 pat_str=pieces(definition.splitters[0], probe),
                 mergeable_ranks=ranks.ranks,
-                special_tokens={NOTHING: len(ranks.ranks)},
+                special_tokens={content: len(ranks.ranks) + i for i, content in enumerate(added)},
             )
         except Exception as error:
             raise Inapplicable(f"the library refuses the family: {error}") from None
@@ -87,8 +91,10 @@ class TiktokenEngine:
         literals = self._literals
         if literals.flagged and literals.flagged.search(text):
             return self._reference.encode(text, continuation=continuation)
-        if not literals.raw or not literals.raw.search(text):
+        if not literals.raw or not (found := literals.raw.found(text)):
             return self._between(text)
+        if literals.raw.unambiguous and self._is_ordinary(text):
+            return self._encoded(text, found)
         return np.concatenate(
             [self._between(part) if id is None else np.array([id], np.uint32) for part, id in literals.raw.divide(text)]
         )
@@ -99,20 +105,24 @@ class TiktokenEngine:
 
     def _between(self, text: str) -> Ids:
         """The ids of what stands between raw added tokens."""
-        if self._normalizer is not None and not (self._ascii_is_normal and text.isascii()):
+        if self._is_ordinary(text):
+            return self._encoded(text)
+        if self._normalizer is not None:
             text = self._normalizer.normalize_str(text)
-        literals = self._literals
-        if not literals.normalized or not literals.normalized.search(text):
-            return self._ordinary(text)
-        return np.concatenate(
-            [
-                self._ordinary(part) if id is None else np.array([id], np.uint32)
-                for part, id in literals.normalized.divide(text)
-            ]
-        )
+        normalized = self._literals.normalized
+        if not normalized or not normalized.search(text):
+            return self._encoded(text)
+        parts = normalized.divide(text)
+        return np.concatenate([self._encoded(part) if id is None else np.array([id], np.uint32) for part, id in parts])
 
-    def _ordinary(self, text: str) -> Ids:
-        ranks = self._encoding.encode_to_numpy(text, disallowed_special=())
+    def _is_ordinary(self, text: str) -> bool:
+        """Whether the normalizers leave a text alone, and no added token is looked for after them."""
+        normalized = self._literals.normalized
+        return self._normality.is_sure(text) and not (normalized and normalized.search(text))
+
+    def _encoded(self, text: str, added: AbstractSet[str] = frozenset()) -> Ids:
+        """The ids of a normalized text, in which some added tokens are found and all others are text."""
+        ranks = self._encoding.encode_to_numpy(text, allowed_special=added, disallowed_special=())
         return ranks if self._ids is None else self._ids[ranks]
 
 
