@@ -31,7 +31,7 @@ def main() -> None:
     figures = [
         {"tokenizer": name, "texts": texts} | distances(material.load(name).family, corpora[texts])
         for texts in corpora
-        for name in material.supported()
+        for name in material.available()
     ]
     title = "Characters between two certified cuts"
     rows = [[value if isinstance(value, str) else number(value) for value in figure.values()] for figure in figures]

@@ -72,7 +72,7 @@ def measure(name: str, folder: pathlib.Path, repeats: int) -> list[Figure]:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--repeats", type=int, default=5, help="processes of each kind (%(default)s)")
-    parser.add_argument("--only", nargs="+", default=material.supported(), metavar="NAME", help="tokenizers")
+    parser.add_argument("--only", nargs="+", default=material.available(), metavar="NAME", help="tokenizers")
     options = parser.parse_args()
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="toktier-benchmark-") as folder:

@@ -13,7 +13,7 @@ from toktier.bench import plan, plot
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.supported())
+    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.available())
     parser.add_argument("--quick", action="store_true", help="a first look")
     parser.add_argument("--json", type=argparse.FileType("w"), metavar="FILE", help="write everything there too")
     parser.add_argument("--plot", type=argparse.FileType("w"), metavar="FILE", help="draw a plot there, SVG")

@@ -49,7 +49,7 @@ def resident(tok: toktier.Tokenizer, engine: str, characters: int) -> list[float
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.supported())
+    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.available())
     parser.add_argument("--engine", default="gigatoken")
     parser.add_argument("--characters", type=float, default=1e9, help="how much text (%(default)g)")
     options = parser.parse_args()

@@ -12,7 +12,7 @@ from toktier import cli
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.supported())
+    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.available())
     parser.add_argument("--sessions", type=int, default=100, help="live sessions")
     parser.add_argument("--bursts", action="store_true", help="calls arrive in bursts")
     parser.add_argument("--quick", action="store_true", help="a first look")

@@ -204,7 +204,7 @@ def memory(tok: Tokenizer, engine: str, sessions: int, budget: int) -> list[Figu
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.supported())
+    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.available())
     parser.add_argument("--engine", default="gigatoken")
     parser.add_argument("--quick", action="store_true", help="a first look")
     parser.add_argument("--only", choices=["planner", "turns", "long texts", "memory"], help="one part alone")

@@ -46,7 +46,7 @@ def counting() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.supported())
+    parser.add_argument("--tokenizer", default="toktier-mini", choices=material.available())
     parser.add_argument("--engine", default="gigatoken")
     options = parser.parse_args()
     text = transcript(1_000_000 + ROUNDS * APPENDS * FRESH)

@@ -112,6 +112,7 @@ class Attempt:
     """
 
     STEPS = 20_000
+    contains = staticmethod(contains)
 
     def __init__(self, tree: Node, text: str, start: int) -> None:
         self.text = text
@@ -125,7 +126,7 @@ class Attempt:
         if self._steps > self.STEPS:
             reject()
         if isinstance(node, CharacterClass):
-            if at < len(self.text) and contains(node.source, self.text[at]):
+            if at < len(self.text) and self.contains(node.source, self.text[at]):
                 self.read.add(at)
                 yield at + 1
         elif isinstance(node, Sequence):
@@ -170,12 +171,12 @@ class Attempt:
             return
 
 
-def expected(tree: Node, text: str) -> list[Span]:
+def expected(tree: Node, text: str, attempt: type[Attempt] = Attempt) -> list[Span]:
     """All matches of a tree from left to right, those of no characters left out."""
     found: list[Span] = []
     at = 0
     while at < len(text):
-        stop = Attempt(tree, text, at).stop
+        stop = attempt(tree, text, at).stop
         if stop is not None and stop > at:
             found.append((at, stop))
         at = max(at + 1, stop or 0)

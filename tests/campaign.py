@@ -233,17 +233,22 @@ def replays(name: str) -> Outcome:
     if name.removeprefix(ZOO) in zoo.UNSUPPORTED:
         sessions = sessions[:3]  # every turn is encoded in full twice, and there is little that could go wrong
     for messages in sessions:
-        turns = [material.chatml([message]) for message in messages]
-        appends = [append(turn) for turn in turns]
-        first, *others = turns
-        updates = [append(first + PROMPT)]
-        for turn in others:
-            replaced = Change(-len(PROMPT), 1 << 60, turn + PROMPT)
-            updates.append(Operation(Kind.UPDATE, (replaced,), look=len(updates) % 5 == 0))
-        for program in (appends, updates):
+        for program in replayed(messages):
             failures += _led(it, "replays", program, contextlib.nullcontext, len(failures))
             counts["turns"] += len(program)
     return Outcome(name, counts, tuple(failures))
+
+
+def replayed(messages: Sequence[dict[str, str]]) -> tuple[Program, Program]:
+    """A transcript turn by turn: by appends, and by updates that replace a generation prompt."""
+    turns = [material.chatml([message]) for message in messages]
+    appends = [append(turn) for turn in turns]
+    first, *others = turns
+    updates = [append(first + PROMPT)]
+    for turn in others:
+        replaced = Change(-len(PROMPT), 1 << 60, turn + PROMPT)
+        updates.append(Operation(Kind.UPDATE, (replaced,), look=len(updates) % 5 == 0))
+    return appends, updates
 
 
 def _cut_everywhere(it: Subject, check: str, all_texts: Iterable[str]) -> Outcome:
@@ -293,7 +298,7 @@ def jobs(wanted: Sequence[str], texts_each: int, seed: int, engine: str | None =
 def has_cuts(name: str) -> bool:
     """Whether a subject's definition is understood."""
     plain = name.partition(WITH)[0]
-    return plain in material.supported() or plain.removeprefix(ZOO) in zoo.SUPPORTED
+    return plain in material.available() or plain.removeprefix(ZOO) in zoo.SUPPORTED
 
 
 def campaign(todo: Sequence[Job], seconds: float, console: Console) -> list[Outcome]:

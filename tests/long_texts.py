@@ -47,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--characters", type=int, default=4_000_000)
     characters, failed = parser.parse_args().characters, 0
-    for name in material.supported():
+    for name in material.available():
         count, different = check(name, characters)
         print(f"{name}: {characters:,} characters in {count} ways, {different} differ")
         failed += different

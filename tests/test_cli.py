@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
 import toktier
-from tests import zoo
+from tests import builders, zoo
 from toktier import cli, inspection, replay
 from toktier.engines.base import Ids
 from toktier.router import Route
@@ -58,7 +58,7 @@ def saved(tokenizer: tokenizers.Tokenizer, folder: pathlib.Path) -> str:
 
 def with_literals(contents: Sequence[str], folder: pathlib.Path) -> str:
     added = [tokenizers.AddedToken(content, normalized=False) for content in contents]
-    return saved(zoo.byte_level(zoo.split(zoo.GPT4), added=added), folder)
+    return saved(builders.byte_level(builders.split(builders.GPT4), added=added), folder)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_hostile_added_tokens_are_escaped_and_are_no_markup(tmp_path: pathlib.Pa
 def test_sixty_kinds_of_characters_fit(tmp_path: pathlib.Path, columns: int) -> None:
     letters = [chr(c) for c in range(ord("A"), ord("z")) if chr(c).isalpha()] + list("éßñøåæœłđ中")
     added = [tokenizers.AddedToken("".join(pair)) for pair in itertools.pairwise(letters)]
-    source = saved(zoo.byte_level(zoo.split(r"\s|\S"), added=added), tmp_path)
+    source = saved(builders.byte_level(builders.split(r"\s|\S"), added=added), tmp_path)
     assert len(inspection.kinds(toktier.load(source).family)) >= 60
     result = run("inspect", source, columns=columns)
     assert result.exit_code == 0

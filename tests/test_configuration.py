@@ -16,7 +16,7 @@ from attrs import asdict
 from tokenizers import AddedToken, normalizers
 
 import toktier
-from tests import material, zoo
+from tests import builders, material
 from toktier.errors import InvalidDefinition
 
 Json = Any
@@ -27,7 +27,7 @@ DECODER = "added_tokens_decoder"
 def definition() -> str:
     """Four added tokens: two special ones, one that strips, one that is matched as it stands."""
     added = [AddedToken("<strips>", lstrip=True), AddedToken("<Plain>", normalized=False)]
-    return zoo.byte_level(zoo.split(zoo.GPT4), normalizer=normalizers.Lowercase(), added=added).to_str()
+    return builders.byte_level(builders.split(builders.GPT4), normalizer=normalizers.Lowercase(), added=added).to_str()
 
 
 IN_FILE = {

@@ -21,7 +21,7 @@ from tests.rooms import small_rooms
 from toktier import executor, planner
 from toktier.campaign.texts import EVERYWHERE, fragments
 from toktier.engines.base import Engine, Ids
-from toktier.executor import Chunk, Executor
+from toktier.executor import Executor
 from toktier.planner import CHUNK, parts
 
 MINI = material.load("toktier-mini")
@@ -38,7 +38,7 @@ def tiny_chunks_are_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "LEAST", 1)
 
 
-@pytest.mark.parametrize("name", material.supported())
+@pytest.mark.parametrize("name", material.available())
 def test_a_text_cut_anywhere_has_the_ids_of_the_whole(name: str) -> None:
     tok, reference = material.load(name), material.reference(name)
     texts = st.lists(st.sampled_from([*fragments(tok), *EVERYWHERE * 5]), max_size=40).map("".join)
@@ -50,7 +50,8 @@ def test_a_text_cut_anywhere_has_the_ids_of_the_whole(name: str) -> None:
         assert cuts == sorted(set(cuts))
         with small_rooms():
             assert tok.encode(text).tolist() == reference(text)
-        assert [i for part in parts(text, cuts) for i in reference(part)] == reference(text)
+        encoded = tok.planner.encode_parts(parts(text, cuts), tok.engine("reference"), continuation=False)
+        assert [id for ids in encoded for id in ids.tolist()] == reference(text)
 
     check()
 
@@ -148,7 +149,7 @@ def started(work: Executor, engine: Engine, chunks: list[str], results: list[obj
 
     def call() -> None:
         try:
-            results.append([int(ids[0]) for ids in work.encode(engine, [Chunk(text, False) for text in chunks])])
+            results.append([int(ids[0]) for ids in work.encode(engine, chunks)])
         except Exception as error:
             results.append(error)
 
@@ -225,7 +226,7 @@ def test_an_engine_is_given_as_many_chunks_as_are_worth_a_call() -> None:
     for _ in range(3):
         engine.go.release()
     chunks = ["one", "two", "three", "four", "five", "six", "seven"]
-    encoded = Executor(1).encode(engine, [Chunk(text, False) for text in chunks])
+    encoded = Executor(1).encode(engine, chunks)
     assert [int(ids[0]) for ids in encoded] == list(map(len, chunks))
     assert engine.begun._value == 3
 
@@ -236,7 +237,7 @@ def test_many_short_texts_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(4):
         engine.go.release()
     texts = ["sixteen letters."] * 4000
-    assert [int(ids[0]) for ids in Executor(1).encode(engine, [Chunk(text, False) for text in texts])] == [16] * 4000
+    assert [int(ids[0]) for ids in Executor(1).encode(engine, texts)] == [16] * 4000
     assert engine.begun._value == 4
 
 
@@ -256,9 +257,9 @@ def test_what_an_engine_raises_is_raised_where_it_was_asked_and_nowhere_else() -
     work = Executor(2)
     for _ in range(20):
         with pytest.raises(OSError, match="as planned"):
-            work.encode(Failing(), [Chunk(text, False) for text in ["good"] * 3 + ["bad"] + ["good"] * 30])
+            work.encode(Failing(), ["good"] * 3 + ["bad"] + ["good"] * 30)
         assert work._waiting == []  # nobody waits for the rest of it
-        assert [int(ids[0]) for ids in work.encode(Failing(), [Chunk("good", False)] * 9)] == [4] * 9
+        assert [int(ids[0]) for ids in work.encode(Failing(), ["good"] * 9)] == [4] * 9
 
 
 def test_without_threads_it_is_done_where_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,17 +268,17 @@ def test_without_threads_it_is_done_where_it_was_asked(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor.submit", refuse)
     work = Executor(2)
-    assert [int(ids[0]) for ids in work.encode(Failing(), [Chunk("good", False)] * 9)] == [4] * 9
+    assert [int(ids[0]) for ids in work.encode(Failing(), ["good"] * 9)] == [4] * 9
 
 
 def test_a_caller_that_is_interrupted_leaves_nothing_behind() -> None:
     work, engine = Executor(1), Slow()
     with mock.patch("threading.Event.wait", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        work.encode(engine, [Chunk("a", False)] * 5)
+        work.encode(engine, ["a"] * 5)
     assert work._waiting == []
     for _ in range(5):
         engine.go.release()
-    assert len(work.encode(Failing(), [Chunk("good", False)] * 2)) == 2
+    assert len(work.encode(Failing(), ["good"] * 2)) == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import multiprocessing
 import pathlib
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
+from toktier.families.pattern import Behavior
 from toktier.families.probing import CODE_POINTS, DiskCache, Probe, Runs, every_character
 
 PROBE = Probe(DiskCache(None))
@@ -71,12 +73,57 @@ def test_every_character_is_there_once() -> None:
     assert every_character() == "".join(chr(c) for c in range(CODE_POINTS) if not 0xD800 <= c < 0xE000)
 
 
-def test_digits_are_those_of_the_pre_tokenizer() -> None:
-    digits = listed(PROBE.digits())
-    split = pre_tokenizers.Digits(individual_digits=True)
-    for character in drawn(digits):
-        assert (ord(character) in digits) == (len(split.pre_tokenize_str(character + "a")) == 2)
-    assert {ord("0"), ord("٣"), ord("½")} <= digits
+@pytest.mark.parametrize(
+    ("name", "behavior", "there", "not_there"),
+    [
+        ("Digits", Behavior.APART, "0٣½", "a !"),
+        ("Whitespace", Behavior.DROPPED, " \n\u3000", "a!\u200b"),
+        ("Whitespace", Behavior.JOINED, "é中_0\u0301", "! "),
+        ("Whitespace", Behavior.APART, "!。€", "a "),
+        ("WhitespaceSplit", Behavior.DROPPED, " \n\u3000", "a!\u200b"),
+        ("Punctuation", Behavior.APART, "!$。", "a €"),
+        ("BertPreTokenizer", Behavior.APART, "!$。", "a €"),
+        ("BertPreTokenizer", Behavior.DROPPED, " \u3000", "a!"),
+    ],
+)
+def test_what_a_pre_tokenizer_does_with_each_character(
+    name: str, behavior: Behavior, there: str, not_there: str
+) -> None:
+    found, split = listed(PROBE.behaving(name, behavior)), getattr(pre_tokenizers, name)()
+    for character in {*drawn(found), *there, *not_there}:
+        pieces = [piece for piece, _ in split.pre_tokenize_str(f"a{character}a")]
+        expected = Behavior.DROPPED if character not in "".join(pieces) else Behavior.APART
+        if pieces == [f"a{character}a"]:
+            expected = Behavior.JOINED
+        assert (ord(character) in found) == (expected is behavior)
+    assert {*map(ord, there)} <= found
+    assert not {*map(ord, not_there)} & found
+
+
+def test_scripts_are_those_of_the_pre_tokenizer() -> None:
+    of_any, *scripts = map(listed, PROBE.scripts())
+    split = pre_tokenizers.UnicodeScripts()
+    number = {point: i for i, points in enumerate(scripts) for point in points}
+    assert {*map(ord, " 1!\u0301")} <= of_any | number.keys()
+    for left, right in itertools.product("aZяΩ中かカ한अ", repeat=2):
+        parted = len(split.pre_tokenize_str(left + right)) == 2
+        assert parted == (number[ord(left)] != number[ord(right)]), (left, right)
+    for character in drawn(of_any):
+        joined = all(len(split.pre_tokenize_str(letter + character + letter)) == 1 for letter in "aя")
+        assert joined == (ord(character) in of_any)
+
+
+def test_what_is_trimmed_is_what_strip_takes() -> None:
+    trimmed, strip = listed(PROBE.trimmed()), normalizers.Strip()
+    for character in drawn(trimmed):
+        assert (ord(character) in trimmed) == (strip.normalize_str(f"{character}a{character}") == "a")
+
+
+def test_what_is_in_a_cluster_with_any_letter() -> None:
+    appended, prepended = PROBE.clusters()
+    assert {0x0301, 0x200D, 0x0903} <= {*appended}
+    assert {0x0600, 0x0D4E} <= {*prepended}
+    assert not {*map(ord, "a \n한अ😀")} & ({*appended} | {*prepended})
 
 
 def test_whitespace_is_what_added_tokens_strip() -> None:

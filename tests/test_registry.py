@@ -18,9 +18,9 @@ import tokenizers
 from tokenizers import AddedToken
 
 import toktier
-from tests import material, zoo
+from tests import builders, material, zoo
 from toktier import InvalidDefinition, Registry, Tokenizer, UnknownTokenizer
-from toktier.families.definition import load_reference
+from toktier.families.loading import load_reference
 
 TEXT = "It's <|im_start|>12 straße\n\n  ½"
 
@@ -157,7 +157,7 @@ def test_an_object_that_takes_special_tokens_for_text_is_loaded_as_such(registry
 
 
 def test_loading_leaves_the_object_that_was_passed_as_it_was(registry: Registry) -> None:
-    passed = zoo.templated()
+    passed = builders.templated()
     before = passed.to_str()
     registry.load(passed)
     assert passed.to_str() == before

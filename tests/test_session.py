@@ -76,7 +76,7 @@ def test_a_session_that_ignores_the_new_neighbours_of_a_seam_is_caught(monkeypat
         check(material.load("toktier-mini"), material.reference("toktier-mini"), 300)
 
 
-@pytest.mark.parametrize("name", material.supported())
+@pytest.mark.parametrize("name", material.available())
 def test_a_replayed_agent_session_is_exact_at_every_turn(name: str) -> None:
     tok, reference = material.load(name), material.reference(name)
     prompt = "<|im_start|>assistant\n<think>\n"

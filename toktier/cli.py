@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import IO, Any, NoReturn
 
@@ -14,6 +14,7 @@ from attrs import asdict
 
 import toktier
 from toktier import replay
+from toktier.engines.tiktoken_reference import TiktokenReference
 from toktier.errors import ToktierError
 from toktier.tokenizer import Tokenizer
 
@@ -135,7 +136,7 @@ def encode(
         parts = [tok.encode(text, add_special_tokens=True)]
     else:
         edges = [0, *(tok.family.cuts(text).tolist() if cuts else ()), len(text)]
-        parts = tok.encode_batch([text[i:j] for i, j in pairwise(edges)])
+        parts = tok.planner.encode_parts([text[i:j] for i, j in pairwise(edges)], tok.engine(), continuation=False)
     if cuts and not tok.family.supported:
         click.echo(shown(f"No certified cuts: {tok.family.reason}"), err=True)
     for number, ids in enumerate(part.tolist() for part in parts):
@@ -150,16 +151,24 @@ def encode(
 
 def pieces(tok: Tokenizer, ids: Sequence[int]) -> list[tuple[list[int], str]]:
     """Ids with their texts; several together where a character is divided among them."""
-    tokenizer = replay.reference_of(tok)
-    stream = tokenizers.decoders.DecodeStream(skip_special_tokens=False)
+    step = _stepping(tok)
     found: list[tuple[list[int], str]] = []
     waiting: list[int] = []
     for id in ids:
         waiting.append(id)
-        if (piece := stream.step(tokenizer, id)) is not None:
+        if (piece := step(id)) is not None:
             found.append((waiting, piece))
             waiting = []
     return [*found, (waiting, tok.decode(waiting, skip_special_tokens=False))] if waiting else found
+
+
+def _stepping(tok: Tokenizer) -> Callable[[int], str | None]:
+    """What takes ids one after the other and gives the text that is complete then."""
+    engine = tok.engine("reference")
+    if isinstance(engine, TiktokenReference):
+        return engine.stream()
+    stream, tokenizer = tokenizers.decoders.DecodeStream(skip_special_tokens=False), replay.reference_of(tok)
+    return lambda id: stream.step(tokenizer, id)
 
 
 @main.command()

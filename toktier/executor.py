@@ -13,7 +13,6 @@ import time
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from attrs import define, field
 
@@ -27,19 +26,12 @@ LEAST = 1 << 14
 """Characters that are worth a call, whatever the engine: of a batch of many short texts, several go together."""
 
 
-class Chunk(NamedTuple):
-    """Some text, and whether there is more of it to the left."""
-
-    text: str
-    continuation: bool
-
-
 @define(eq=False)
 class _Job:
     """The chunks of one call."""
 
     engine: Engine
-    chunks: Sequence[Chunk]
+    chunks: Sequence[str]
     encoded: list[Ids | None]
     left: int
     """Characters that nobody has begun to encode."""
@@ -58,7 +50,7 @@ class _Job:
         first, characters = self.begun, 0
         size = max(getattr(self.engine, "call_size", 0), LEAST)
         while self.begun < len(self.chunks) and (not characters or characters < size):
-            characters += len(self.chunks[self.begun].text)
+            characters += len(self.chunks[self.begun])
             self.begun += 1
         self.left -= characters
         return range(first, self.begun)
@@ -66,12 +58,10 @@ class _Job:
     def encode(self, some: range) -> None:
         """Encodes chunks; raises nothing."""
         try:
-            first = self.chunks[some[0]]
             if len(some) == 1:
-                self.encoded[some[0]] = self.engine.encode(first.text, continuation=first.continuation)
+                self.encoded[some[0]] = self.engine.encode(self.chunks[some[0]])
             else:
-                texts = [self.chunks[i].text for i in some]
-                encoded = self.engine.encode_batch(texts, continuation=first.continuation)
+                encoded = self.engine.encode_batch([self.chunks[i] for i in some])
                 for i, ids in zip(some, encoded, strict=True):
                     self.encoded[i] = ids
         except BaseException as error:  # it belongs to the caller, who waits
@@ -87,7 +77,7 @@ class Executor:
     Example:
         >>> import toktier
         >>> engine = toktier.load("toktier-mini").engine("reference")
-        >>> [ids.tolist() for ids in Executor().encode(engine, [Chunk("Hello", False), Chunk(" world", True)])]
+        >>> [ids.tolist() for ids in Executor().encode(engine, ["Hello", " world"])]
         [[39, 523, 323], [3241, 1151]]
     """
 
@@ -103,14 +93,14 @@ class Executor:
         self._busy = 0
         self._threads: ThreadPoolExecutor | None = None
 
-    def encode(self, engine: Engine, chunks: Sequence[Chunk]) -> list[Ids]:
+    def encode(self, engine: Engine, chunks: Sequence[str]) -> list[Ids]:
         """The ids of chunks, in order; the caller waits for them.
 
         Whatever the engine raises is raised here.
         """
         if not chunks:
             return []
-        job = _Job(engine, chunks, [None] * len(chunks), sum(len(chunk.text) for chunk in chunks))
+        job = _Job(engine, chunks, [None] * len(chunks), sum(map(len, chunks)))
         with self._lock:
             self._waiting.append(job)
         try:

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from toktier.families.definition import Literal
 from toktier.families.family import Family
+from toktier.families.literal import Literal
 from toktier.families.probing import SURROGATES
 from toktier.tokenizer import Report, Tokenizer
 

@@ -6,12 +6,14 @@ repaired where two of them meet, and a character on which an engine differs send
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
 from toktier.engines.base import Engine, Ids
-from toktier.executor import Chunk, Executor
+from toktier.engines.continuing import encode_continuing
+from toktier.executor import Executor
 from toktier.families.family import Family
 
 CHUNK = 1 << 15
@@ -76,7 +78,10 @@ class CutPlanner:
         if sum(map(len, texts)) < LONG:
             return engine.encode_batch(texts)
         divided = [parts(text, self.cuts(text)) for text in texts]
-        encoded = iter(self._executor.encode(engine, [Chunk(c, i > 0) for some in divided for i, c in enumerate(some)]))
+        chunks = [chunk for some in divided for chunk in some]
+        continuing = [i > 0 for some in divided for i in range(len(some))]
+        run = functools.partial(self._executor.encode, engine)
+        encoded = iter(encode_continuing(self.family, engine, chunks, continuing, run))
         # Copies, also of what is one chunk: it may be a part of an array with the ids of all.
         return [np.concatenate([next(encoded) for _ in some]) for some in divided]
 
@@ -88,9 +93,11 @@ class CutPlanner:
             engine: What encodes.
             continuation: Whether there is more text before the first.
         """
-        if len(texts) < 2:
-            return engine.encode_batch(texts, continuation=continuation)
-        return self._executor.encode(engine, [Chunk(text, continuation or i > 0) for i, text in enumerate(texts)])
+        long = len(texts) > 1 and sum(map(len, texts)) >= LONG
+        run = functools.partial(self._executor.encode, engine) if long else engine.encode_batch
+        if not self.family.prefixed:
+            return run(texts)
+        return encode_continuing(self.family, engine, texts, [continuation or i > 0 for i in range(len(texts))], run)
 
 
 def parts(text: str, cuts: Sequence[int]) -> list[str]:

@@ -17,13 +17,16 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+import tiktoken
 import tokenizers
 from attrs import asdict, field, frozen
 
 import toktier
 from toktier.campaign.programs import Change, Kind, Operation, Problem, Program, first_difference, reference_ids, run
 from toktier.engines.base import Engine
+from toktier.engines.tiktoken_reference import TiktokenReference
 from toktier.errors import InvalidReproduction
+from toktier.families.formats.ranked import RANKED, restored, saved
 from toktier.registry import load
 from toktier.replay import reference_of
 from toktier.tokenizer import Tokenizer
@@ -79,7 +82,7 @@ class Reproduction:
     expected: tuple[int, ...] | None = field(default=None, repr=False)
     got: tuple[int, ...] | None = field(default=None, repr=False)
     position: int | None = None
-    tokenizer: tokenizers.Tokenizer | None = field(default=None, eq=False, repr=False)
+    tokenizer: tokenizers.Tokenizer | tiktoken.Encoding | None = field(default=None, eq=False, repr=False)
 
     @classmethod
     def of(cls, tok: Tokenizer, engine: str | None, program: Program, problem: Problem) -> Reproduction:
@@ -91,11 +94,12 @@ class Reproduction:
             program: What was done.
             problem: What went wrong.
         """
+        reference = tok.engine("reference")
         expected, got = problem.expected, problem.got
         differ = expected is not None and got is not None
         return cls(
             digest=tok.family.digest,
-            encode_special_tokens=reference_of(tok).encode_special_tokens,
+            encode_special_tokens=encodes_special_tokens(tok),
             engine=engine,
             versions=versions(),
             operations=tuple(program),
@@ -103,7 +107,7 @@ class Reproduction:
             expected=expected,
             got=got,
             position=first_difference(expected or (), got or ()) if differ else None,
-            tokenizer=reference_of(tok),
+            tokenizer=reference.encoding if isinstance(reference, TiktokenReference) else reference_of(tok),
         )
 
     def save(self, folder: str | os.PathLike[str]) -> pathlib.Path:
@@ -119,7 +123,8 @@ class Reproduction:
         where.mkdir(parents=True, exist_ok=True)
         definition = _definition(where, self.digest)
         if self.tokenizer is not None and not definition.exists():
-            _write(definition, lzma.compress(self.tokenizer.to_str().encode(), preset=PRESET))
+            text = saved(self.tokenizer) if isinstance(self.tokenizer, tiktoken.Encoding) else self.tokenizer.to_str()
+            _write(definition, lzma.compress(text.encode(), preset=PRESET))
         content = _content(self)
         same = {name: value for name, value in content.items() if name != "versions"}
         name = hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
@@ -160,12 +165,14 @@ class Reproduction:
         """
         file = _definition(pathlib.Path(folder), self.digest)
         try:
-            definition = tokenizers.Tokenizer.from_str(lzma.decompress(file.read_bytes()).decode())
+            text = lzma.decompress(file.read_bytes()).decode()
+            definition = restored(text) if text.startswith(RANKED) else tokenizers.Tokenizer.from_str(text)
         except FileNotFoundError:
             raise InvalidReproduction(f"{file}: not there; name the tokenizer, with --tokenizer") from None
         except Exception as error:
             raise InvalidReproduction(f"{file}: damaged ({error}); name the tokenizer, with --tokenizer") from None
-        definition.encode_special_tokens = self.encode_special_tokens
+        if isinstance(definition, tokenizers.Tokenizer):
+            definition.encode_special_tokens = self.encode_special_tokens
         return load(definition)
 
     def replay(self, tok: Tokenizer, engine: Engine | None = None) -> Problem | None:
@@ -180,6 +187,12 @@ class Reproduction:
         """
         encoding = engine or tok.renewed().engine(self.engine or "reference")
         return run(self.operations, tok, reference_ids(tok), encoding)
+
+
+def encodes_special_tokens(tok: Tokenizer) -> bool:
+    """Whether special tokens in a text are encoded like any other text. Tiktoken is never asked to do that here."""
+    is_ranked = isinstance(tok.engine("reference"), TiktokenReference)
+    return not is_ranked and reference_of(tok).encode_special_tokens
 
 
 def versions() -> dict[str, str | None]:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from toktier.engines.admission import Evidence, Interrupted, Suspect, always, compared
 from toktier.engines.base import Engine, Ids, Inapplicable, contained
+from toktier.engines.continuing import encode_continuing
 from toktier.engines.gigatoken import GigatokenEngine
 from toktier.engines.memo import MemoEngine
 from toktier.engines.reference import ReferenceEngine
@@ -108,13 +109,14 @@ class Route:
         guarded: The texts that went to the reference because of a character on which the engine differs.
         failed: The texts that did because the engine raised. After some it is given no more.
         call_size: Characters that are worth a call of their own, where a chunk is not.
-        digest: The family that it serves, if that is known.
+        digest: The digest of the family that it serves, if that is known.
         epoch: Raised whenever ids that it gave before are trusted no more. Sessions then begin anew.
     """
 
     __slots__ = (
         "__weakref__",
         "_engine",
+        "_family",
         "_is_guarded",
         "_reference",
         "_replaced",
@@ -136,10 +138,12 @@ class Route:
         reference: ReferenceEngine,
         reason: str,
         evidence: Evidence | None = None,
-        digest: str | None = None,
+        family: Family | None = None,
     ) -> None:
         self.name = engine.name
-        self.digest, self.epoch = digest, 0
+        self._family = family
+        self.digest = None if family is None else family.digest
+        self.epoch = 0
         self._replaced = 0
         self._texts_before: int | None = None
         """How many there were when it was demoted."""
@@ -162,33 +166,38 @@ class Route:
         Raises:
             TypeError: The text is not a string.
             InvalidText: The text has a lone surrogate.
+            ValueError: The text continues another one, and there is no certified cut before its first character.
         """
         if type(text) is not str:
             text = valid_text(text)
+        if continuation and self._family is not None and self._family.prefixed:
+            return self.encode_batch([text], continuation=True)[0]
         self.texts += 1
         if self._is_guarded is not None and not text.isascii() and self._is_guarded(text):
             self.guarded += 1
-            return self._reference.encode(text, continuation=continuation)
+            return self._reference.encode(text)
         try:
-            return self._engine.encode(text, continuation=continuation)
+            return self._engine.encode(text)
         except BaseException as error:
             self._note(error, [text])
-            return self._reference.encode(text, continuation=continuation)
+            return self._reference.encode(text)
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts."""
+        if continuation and self._family is not None and self._family.prefixed:
+            return encode_continuing(self._family, self, texts, [True] * len(texts), self.encode_batch)
         if self._is_guarded is not None and not all(map(str.isascii, texts)):
             guarded = [not text.isascii() and self._is_guarded(text) for text in texts]
             if any(guarded):
                 self.guarded += sum(guarded)
                 self.texts += sum(guarded)
                 fine = [text for text, it in zip(texts, guarded, strict=True) if not it]
-                encoded = iter(self._encoded(fine, continuation or guarded[0]))
+                encoded = iter(self._encoded(fine))
                 return [
-                    self._reference.encode(text, continuation=continuation or i > 0) if it else next(encoded)
-                    for i, (text, it) in enumerate(zip(texts, guarded, strict=True))
+                    self._reference.encode(text) if it else next(encoded)
+                    for text, it in zip(texts, guarded, strict=True)
                 ]
-        return self._encoded(texts, continuation)
+        return self._encoded(texts)
 
     def fallback(self, text: str) -> str | None:
         """Why the reference encodes a text in the engine's place, if it does."""
@@ -227,13 +236,13 @@ class Route:
         self._engine, self.reason = self._served
         self.failed = 0
 
-    def _encoded(self, texts: Sequence[str], continuation: bool) -> list[Ids]:
+    def _encoded(self, texts: Sequence[str]) -> list[Ids]:
         self.texts += len(texts)
         try:
-            return self._engine.encode_batch(texts, continuation=continuation)
+            return self._engine.encode_batch(texts)
         except BaseException as error:
             self._note(error, texts)
-            return self._reference.encode_batch(texts, continuation=continuation)
+            return self._reference.encode_batch(texts)
 
     def _note(self, error: BaseException, texts: Sequence[str]) -> None:
         if not contained(error):
@@ -323,7 +332,10 @@ class Router:
         with self._choosing:
             decisions = (self._decision(name, never) for name in NAMES)
             serving = [it for it in decisions if isinstance(it, (Route, ReferenceEngine))]
-            self._auto = next(it for it in serving if isinstance(it, ReferenceEngine) or not it.demoted)
+            if self._reference.is_fast:
+                self._auto = self._reference
+            else:
+                self._auto = next(it for it in serving if isinstance(it, ReferenceEngine) or not it.demoted)
             return self._auto
 
     def _begin_gathering(self) -> None:
@@ -358,7 +370,7 @@ class Router:
             if not family.supported:
                 raise Inapplicable(f"the family is not supported: {family.reason}")
             if name == MemoEngine.name:
-                decision = Route(MemoEngine(family, reference), reference, BY_THEOREM, digest=family.digest)
+                decision = Route(MemoEngine(family, reference), reference, BY_THEOREM, family=family)
             else:
                 suspect = SUSPECTS[name]
                 suspect.check(family, reference)
@@ -367,7 +379,7 @@ class Router:
                     str(evidence)
                     if evidence.refused
                     # A new one: that which was compared has seen much that will never come again.
-                    else Route(suspect(family, reference, probe), reference, str(evidence), evidence, family.digest)
+                    else Route(suspect(family, reference, probe), reference, str(evidence), evidence, family)
                 )
         except Interrupted:
             return None

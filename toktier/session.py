@@ -421,7 +421,7 @@ class Session:
 
         # The first seam right of it, in the same way; the end of the text when there is none.
         rest = seams.find(stop) if after else last
-        if seams.is_at(rest, stop) and (text or before) and not self._family.is_pair(text[-1:] or before, after):
+        if seams.is_at(rest, stop) and not self._may_stand_behind(text[-1:] or before, after, stop):
             rest += 1
         right = seams[rest] if rest < last else (length, len(ids))
 
@@ -446,6 +446,12 @@ class Session:
             self._list[patch.start : patch.stop] = patch.ids.tolist()
         self._table, self._ids, self._seams = table, ids, seams
         return patch
+
+    def _may_stand_behind(self, before: str, after: str, seam: int) -> bool:
+        """Whether the ids behind a seam stay what they are when other text, or none, comes to stand before it."""
+        if self._family.prefixed and (before == "") != (seam == 0):
+            return False  # one of the two is the begin of a text, and has a prefix
+        return not before or self._family.is_pair(before, after)
 
     def _splice_all(self, changes: list[Change]) -> Patch:
         """Several changes, in ascending order and apart from one another, as one operation."""
@@ -531,11 +537,7 @@ class Session:
         self._windows.append((before, len(window)))
         cuts = breaks(self._planner, window, to_end=to_end, coarse=coarse)
         texts = parts(window, cuts)
-        encoded: Any  # an engine may be anybody's
-        if len(window) < LONG:
-            encoded = engine.encode_batch(texts, continuation=before > 0)
-        else:
-            encoded = self._planner.encode_parts(texts, engine, continuation=before > 0)
+        encoded: Any = self._planner.encode_parts(texts, engine, continuation=before > 0)  # which may be anybody's
         if len(encoded) != len(texts):
             raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(texts)} texts")
         for k, part in enumerate(encoded):

@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 import numpy.typing as npt
+import tiktoken
 import tokenizers
 from attrs import field, frozen
 
@@ -17,7 +18,7 @@ VERSION = 2
 HEADER = struct.Struct("<16sI32s32sQQQ")
 """Magic, version, digest of the family, version of the reference library, and how many bytes of text, ids and seams
 follow."""
-LIBRARY = tokenizers.__version__.encode()[:32]
+LIBRARY = f"{tokenizers.__version__}, tiktoken {tiktoken.__version__}".encode()[:32]
 """Ids of another version of the reference are not those of this one: they follow different versions of Unicode."""
 CHECKSUM = 16
 """Bytes of the BLAKE2b digest at the end, of everything before it."""

@@ -11,7 +11,7 @@ import tokenizers
 from attrs import frozen
 
 from toktier.engines.base import Ids, contained
-from toktier.engines.ranks import byte_alphabet
+from toktier.families.bytelevel import byte_alphabet
 
 Encode: TypeAlias = "Callable[[str], Sequence[int] | Ids]"
 

@@ -19,8 +19,7 @@ from toktier.bench import plan
 from toktier.campaign import exhaustive, report
 from toktier.campaign.verification import ONLY_ONCE, Campaign, admitted, counterexample
 from toktier.inspection import shown
-from toktier.replay import reference_of
-from toktier.reproduction import Reproduction, versions
+from toktier.reproduction import Reproduction, encodes_special_tokens, versions
 from toktier.router import NAMES
 from toktier.terminal import Failure, plain_console, read
 from toktier.tokenizer import Tokenizer
@@ -189,6 +188,6 @@ def _circumstances(reproduction: Reproduction, tok: Tokenizer) -> list[str]:
         for name, version in reproduction.versions.items()
         if version != now.get(name)
     ]
-    if reproduction.encode_special_tokens != reference_of(tok).encode_special_tokens:
+    if reproduction.encode_special_tokens != encodes_special_tokens(tok):
         found.append("special tokens are encoded as text now, or were then")
     return found

@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, field, frozen
 
-from toktier.engines.base import Ids
+from toktier.engines.base import Engine, Ids
+from toktier.engines.continuing import encode_continuing
 from toktier.families.family import Family
 from toktier.families.probing import SURROGATES
 from toktier.tokenizer import Tokenizer
@@ -151,20 +152,27 @@ def enumerate_strings(
     tally = Tally.of(tok.family)
     number = len(tally.characters)
     total = sum(number**size for size in range(1, length + 1))
-    known = Encoded.of(())
+    heads = tails = Encoded.of(())
     for size in range(1, length + 1):
-        level = [known]
+        new_heads, new_tails = [heads], [tails]
         texts = map("".join, itertools.product(tally.characters, repeat=size))
         first = 0
         while some := list(itertools.islice(texts, BATCH)):
             whole = Encoded.of(reference.encode_batch(some))
-            tally.add(some, Numbered(size, first, number), whole, known)
+            tally.add(some, Numbered(size, first, number), whole, heads, tails)
             if size < length:  # a part of a longer one
-                level.append(whole)
+                new_heads.append(whole)
+                new_tails.append(_continuing(tok.family, reference, some) if tok.family.prefixed else whole)
             first += len(some)
             proceed(tally.strings / total)
-        known = Encoded.joined(level)
+        heads, tails = Encoded.joined(new_heads), Encoded.joined(new_tails)
     return tally.result(length)
+
+
+def _continuing(family: Family, reference: Engine, texts: Sequence[str]) -> Encoded:
+    """The ids of texts that continue others; of those that nothing can be cut off before, the ids by themselves."""
+    possible = [family.may_continue(text) for text in texts]
+    return Encoded.of(encode_continuing(family, reference, texts, possible, reference.encode_batch))
 
 
 @frozen(eq=False)
@@ -204,13 +212,13 @@ class Encoded:
         return self.offsets[numbers + 1] - self.offsets[numbers]
 
 
-def changed(whole: Encoded, parts: Encoded, heads: Numbers, tails: Numbers) -> Flags:
+def changed(whole: Encoded, known: tuple[Encoded, Encoded], heads: Numbers, tails: Numbers) -> Flags:
     """Whether the ids of each string differ from those of its head followed by those of its tail: compares every id.
 
     Args:
         whole: The strings.
-        parts: Strings among which are their heads and tails.
-        heads: The number of each string's head in ``parts``; shape (strings,).
+        known: Strings among which are their heads, and strings among which are their tails.
+        heads: The number of each string's head; shape (strings,).
         tails: The same of its tail.
 
     Returns:
@@ -220,19 +228,23 @@ def changed(whole: Encoded, parts: Encoded, heads: Numbers, tails: Numbers) -> F
         >>> def encoded(*ids):
         ...     return Encoded.of([np.array(each, np.uint32) for each in ids])
         >>> parts = encoded([7], [8, 9])
-        >>> changed(encoded([7, 8, 9], [7, 8, 8], [7, 8]), parts, np.array([0, 0, 0]), np.array([1, 1, 1])).tolist()
+        >>> strings, zeros = encoded([7, 8, 9], [7, 8, 8], [7, 8]), np.array([0, 0, 0])
+        >>> changed(strings, (parts, parts), zeros, zeros + 1).tolist()
         [False, True, True]
     """
-    lengths, from_head = np.diff(whole.offsets), parts.lengths(heads)
-    differs: Flags = lengths != from_head + parts.lengths(tails)
-    # For every id: the string it belongs to, which one it is there, and where in `parts` the one to compare it with is.
+    before, behind = known
+    lengths, from_head = np.diff(whole.offsets), before.lengths(heads)
+    differs: Flags = lengths != from_head + behind.lengths(tails)
+    # For every id: the string it belongs to, which one it is there, and the one to compare it with.
     string = np.repeat(np.arange(len(whole)), lengths)
     comparable = np.flatnonzero(~differs[string])
     string = string[comparable]
     nth = comparable - whole.offsets[string]
     beyond = nth - from_head[string]
-    place = np.where(beyond < 0, parts.offsets[heads[string]] + nth, parts.offsets[tails[string]] + beyond)
-    differs[string[whole.ids[comparable] != parts.ids[place]]] = True
+    ids = np.concatenate([before.ids, behind.ids])
+    in_tail = len(before.ids) + behind.offsets[tails[string]] + beyond
+    place = np.where(beyond < 0, before.offsets[heads[string]] + nth, in_tail)
+    differs[string[whole.ids[comparable] != ids[place]]] = True
     return differs
 
 
@@ -296,14 +308,17 @@ class Tally:
         relation = np.array([[family.is_pair(left, right) for right in characters] for left in characters], bool)
         return cls(characters, relation, np.zeros_like(relation))
 
-    def add(self, texts: Sequence[str], numbered: Numbered, whole: Encoded, known: Encoded) -> None:
+    def add(
+        self, texts: Sequence[str], numbered: Numbered, whole: Encoded, known_heads: Encoded, known_tails: Encoded
+    ) -> None:
         """Takes in some strings of one length.
 
         Args:
             texts: The strings.
             numbered: The same by their numbers.
             whole: Their ids.
-            known: Those of all shorter ones, in the order of the numbers.
+            known_heads: Those of all shorter ones, in the order of the numbers.
+            known_tails: The same where they continue another text.
         """
         self.strings += len(texts)
         found = []
@@ -313,14 +328,14 @@ class Tally:
             right = tails // numbered.base ** (numbered.size - cut - 1)
             heads += numbered.shorter(cut)
             tails += numbered.shorter(numbered.size - cut)
-            wrong = changed(whole, known, heads, tails)
+            wrong = changed(whole, (known_heads, known_tails), heads, tails)
             certified = self.relation[left, right]
             self.cuts += len(texts)
             self.certified += int(np.count_nonzero(certified))
             self.changing[left[wrong], right[wrong]] = True
             failing = np.flatnonzero(wrong & certified)
             self.failed += len(failing)
-            found += [(i, cut, known[heads[i]] + known[tails[i]]) for i in failing[: self._room].tolist()]
+            found += [(i, cut, known_heads[heads[i]] + known_tails[tails[i]]) for i in failing[: self._room].tolist()]
         self._keep(Failure(texts[i], cut, whole[i], got) for i, cut, got in sorted(found))
 
     @property

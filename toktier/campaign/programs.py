@@ -20,6 +20,7 @@ from toktier.engines.base import Engine, Ids, contained
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import InvalidText
 from toktier.planner import parts
+from toktier.seams import SPACING
 from toktier.session import Session
 from toktier.tokenizer import Tokenizer
 
@@ -239,11 +240,13 @@ class _Led:
         return None if got == expected else _differing(expected, got)
 
     def _cut_everywhere(self, text: str) -> list[int]:
-        known: dict[str, list[int]] = {}  # a long text has the same words again and again
-        found: list[int] = []
-        for part in parts(text, self._tok.family.cuts(text).tolist()):
+        family, known = self._tok.family, dict[str, list[int]]()  # a long text has the same words again and again
+        first, *others = parts(text, family.cuts(text).tolist())
+        found = self._expected(first)[:]
+        for part in others:
             if part not in known:
-                known[part] = self._expected(part)
+                lead = family.lead(part) if family.prefixed else ""
+                known[part] = self._expected(lead + part)[len(self._expected(lead)) :]
             found += known[part]
         return found
 
@@ -267,7 +270,10 @@ class _Led:
         """Whether an append cost no more than what was appended."""
         family, seen = self._tok.family, self._watched.characters
         tail = len(before) - family.last_cut(before, 0, len(before) - 1)
-        if not family.supported or seen <= tail + len(operation.changes[0].new):
+        allowed = tail + len(operation.changes[0].new)
+        if family.prefixed:
+            allowed += 2 * (allowed // SPACING + 3)  # each part, and each lead by itself, has one more character
+        if not family.supported or seen <= allowed:
             return None
         return _problem(f"the engine saw {seen} characters, the last cut was {tail} before the end")
 

@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from toktier.families.definition import Literal
 from toktier.families.family import Family
+from toktier.families.literal import Literal
 from toktier.tokenizer import Tokenizer
 
 WHITE_SPACE = (*"\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000", *map(chr, range(0x2000, 0x200B)))

@@ -36,7 +36,9 @@ class Engine(Protocol):
         Args:
             text: Any text without lone surrogates.
             continuation: The text continues another one, from which it was parted at a certified cut. It makes a
-                difference only to definitions that put a prefix before a text.
+                difference only to definitions that put a prefix before a text, and what stands before the engines sees
+                to that (:mod:`toktier.engines.continuing`): an engine itself is asked for whole texts, and may ignore
+                it.
 
         Returns:
             uint32, shape (tokens,).
@@ -44,7 +46,7 @@ class Engine(Protocol):
         ...
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
-        """The ids of several texts; ``continuation`` holds for the first, each other one continues the one before."""
+        """The ids of several texts, as :meth:`encode` gives them for each."""
         ...
 
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from toktier.engines.ranks import byte_alphabet
 from toktier.engines.reference import ReferenceEngine
 from toktier.engines.tiktoken import NOTHING
+from toktier.families.bytelevel import byte_alphabet
 from toktier.families.definition import Definition
 from toktier.families.family import Family
 from toktier.families.probing import CODE_POINTS, SURROGATES, Probe, Runs, every_character

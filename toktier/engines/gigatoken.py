@@ -27,8 +27,8 @@ from toktier.engines.normality import Normality
 from toktier.engines.novelty import Novelty
 from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family
+from toktier.families.literal import as_matched
 from toktier.families.probing import Probe
-from toktier.families.synchronizing import as_matched
 
 BUDGET = 1 << 25
 """Characters that are new to the library's objects after which they are replaced. Each takes some 4 bytes."""
@@ -64,13 +64,13 @@ class GigatokenEngine:
 
         self._build = load_hf_json
         for literal in family.definition.literals:
-            if literal.normalized and as_matched(literal, family.definition, probe) != literal:
+            if literal.normalized and as_matched(literal, family.definition.normalizer, probe) != literal:
                 raise Inapplicable(f"added token {literal.content!r} is looked for in another form")
         refuse_overlaps(family.definition)
         self._reference = reference
         self._probe = probe
-        self._normalizers = family.definition.normalizers
-        self._normality = Normality(self._normalizers, probe)
+        self._normalizer = family.definition.normalizer or '{"type":"Sequence","normalizers":[]}'
+        self._normality = Normality(family.definition.normalizers, probe)
         self._definition = json.dumps(json.loads(reference.tokenizer.to_str()) | {"normalizer": None}).encode()
         self._budget = budget
         self._novelty = Novelty()
@@ -153,9 +153,7 @@ class GigatokenEngine:
 
     def _is_normal(self, text: str) -> bool:
         """Whether the normalizers leave a text alone, and so each part of it, such as what is between added tokens."""
-        return self._normality.is_sure(text) or all(
-            self._probe.normalize(normalizer, text) == text for normalizer in self._normalizers
-        )
+        return self._normality.is_sure(text) or self._probe.normalize(self._normalizer, text) == text
 
     def _renew(self) -> None:
         try:

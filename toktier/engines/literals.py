@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 from toktier.engines.base import Inapplicable
-from toktier.families.definition import Definition, Literal
+from toktier.families.definition import Definition
+from toktier.families.literal import Literal, as_matched
 from toktier.families.probing import Probe
-from toktier.families.synchronizing import as_matched
 
 
 class Finder:
@@ -93,7 +93,9 @@ class Literals:
             if literal.normalized and definition.normalizers:
                 raise Inapplicable(f"added token {literal.content!r} with its flags is behind the normalizer")
         self.raw = _finder([literal for literal in plain if not literal.normalized])
-        self.normalized = _finder([as_matched(literal, definition, probe) for literal in plain if literal.normalized])
+        self.normalized = _finder(
+            [as_matched(literal, definition.normalizer, probe) for literal in plain if literal.normalized]
+        )
         self.flagged = _finder(flagged)
 
 

@@ -15,11 +15,15 @@ from typing import Any
 import numpy as np
 
 from toktier.engines.base import Ids, Inapplicable
+from toktier.engines.continuing import encode_continuing
 from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family
 
 CAPACITY = 1 << 17
 """Segments that are remembered: some 20 MB."""
+
+BEGIN = "\ud800"
+"""Before the first segment of a text, if it makes a difference that it is the first: a character that no text has."""
 
 LONGEST = 48
 """Characters of the longest that is: longer ones hardly ever come again."""
@@ -50,6 +54,7 @@ class MemoEngine:
         self._family = family
         self._reference = reference
         self._capacity = capacity
+        self._begin = BEGIN if family.prefixed else ""
         self._known: dict[str, bytes] = {}
         """The ids of each segment, as the bytes of an array of uint32."""
         self._lock = threading.Lock()
@@ -81,17 +86,21 @@ class MemoEngine:
 
     def _segments(self, text: str) -> list[str]:
         """A text, divided at all its certified cuts."""
-        if len(text) <= LONGEST and text in self._known:
-            return [text]  # what a session leaves for the next append is one segment
+        if len(text) <= LONGEST and (whole := self._begin + text) in self._known:
+            return [whole]  # what a session leaves for the next append is one segment
         ends = self._family.cuts(text).tolist()
         ends.append(len(text))
         start = 0
-        return [text[start : (start := end)] for end in ends]
+        segments = [text[start : (start := end)] for end in ends]
+        segments[0] = self._begin + segments[0]
+        return segments
 
     def _encoded(self, segments: list[str]) -> dict[str, bytes]:
         """The ids of segments, from the reference; the short ones are remembered."""
         unknown = list(dict.fromkeys(segments))
-        encoded = self._reference.encode_batch(unknown)
+        texts = [segment.removeprefix(BEGIN) for segment in unknown]
+        continuing = [not segment.startswith(BEGIN) for segment in unknown]
+        encoded = encode_continuing(self._family, self._reference, texts, continuing, self._reference.encode_batch)
         fresh = {segment: ids.tobytes() for segment, ids in zip(unknown, encoded, strict=True)}
         with self._lock:
             self._known.update((segment, ids) for segment, ids in fresh.items() if len(segment) <= LONGEST)

@@ -21,7 +21,8 @@ import tokenizers
 from attrs import field, frozen
 
 from toktier.engines.base import Ids, Inapplicable
-from toktier.families.definition import AFFIXES
+from toktier.families.bytelevel import byte_alphabet
+from toktier.families.merging import AFFIXES
 from toktier.families.probing import DiskCache
 
 VERSION = 1
@@ -39,21 +40,6 @@ class Ranks:
 
     ranks: dict[bytes, int] = field(repr=lambda ranks: f"<{len(ranks)} ranks>")
     ids: Ids = field(repr=False)
-
-
-def byte_alphabet() -> dict[str, int]:
-    """The byte that each character of the byte-level alphabet stands for.
-
-    Source: ``bytes_to_unicode`` of GPT-2. Printable characters of Latin-1 stand for themselves, and the other bytes, in
-    order, are U+0100 and following.
-
-    Example:
-        >>> byte_alphabet()["A"], byte_alphabet()["Ġ"]
-        (65, 32)
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
 def ranks_of(reference: tokenizers.Tokenizer, digest: str, cache: DiskCache) -> Ranks:

@@ -20,11 +20,11 @@ from toktier.engines.normality import Normality
 from toktier.engines.ranks import ranks_of
 from toktier.engines.reference import ReferenceEngine
 from toktier.families import pattern
-from toktier.families.definition import Pieces, Splitter
 from toktier.families.family import Family
 from toktier.families.pattern import UNBOUNDED, CharacterClass, Mode, Node
 from toktier.families.probing import Probe
-from toktier.families.synchronizing import members
+from toktier.families.splitting import members
+from toktier.families.stages import ByteLevel, CharacterMap, Form, Pieces, Splitter
 
 NOTHING = "\uffff\ufffe"
 """A special token that the library is told of when there is no other: without any, it would look everywhere."""
@@ -83,6 +83,10 @@ class TiktokenEngine:
             raise Inapplicable("the model is no byte-level BPE")
         if len(definition.splitters) != 1:
             raise Inapplicable(f"there are {len(definition.splitters)} split patterns in a row")
+        if definition.pre_tokenizers != (definition.splitters[0], ByteLevel()):
+            raise Inapplicable("a pre-tokenizer does more than divide by a pattern")
+        if not all(isinstance(stage, CharacterMap | Form) for stage in definition.normalizers):
+            raise Inapplicable("a normalizer does more than map characters")
         if reference.tokenizer.encode_special_tokens:
             raise Inapplicable("special tokens are encoded as text")
 
@@ -130,10 +134,10 @@ def pieces(splitter: Splitter, probe: Probe) -> str:
     """A pattern whose matches are the pieces that a splitter makes, in the syntax of Rust's ``fancy-regex``.
 
     Raises:
-        Inapplicable: The pieces are what is between the matches.
+        Inapplicable: The pieces are other than the matches, or those and the gaps.
     """
-    if splitter.keeps is Pieces.GAPS:
-        raise Inapplicable("the pieces are what the split pattern does not match")
+    if splitter.keeps not in (Pieces.ALL, Pieces.MATCHES):
+        raise Inapplicable(f"the pieces are {splitter.keeps.value}")
     matches = written(splitter.tree, probe)
     if splitter.keeps is Pieces.MATCHES:
         return matches

@@ -10,7 +10,7 @@ from attrs import frozen
 from tokenizers import AddedToken
 
 from toktier.errors import InvalidDefinition
-from toktier.families.definition import FLAGS
+from toktier.families.literal import FLAGS
 
 DECODER = "added_tokens_decoder"
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")

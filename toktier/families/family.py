@@ -19,6 +19,10 @@ Table: TypeAlias = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 """The atom of every code point, in the narrowest type that holds them all; shape (0x110000,)."""
 
 
+RANKED = ((0x61, 0x7B), (0x21, 0x61), (0x7B, 0x7F), (0xA0, 0xD800), (0xE000, 0x110000), (0, 0x21), (0x7F, 0xA0))
+"""All characters: letters first, and last what may be treated in a way of its own."""
+
+
 @frozen(eq=False)
 class Family:
     """What a tokenizer is: its identity, and where texts may be cut for it. Immutable, and knows no engine.
@@ -30,6 +34,8 @@ class Family:
         definition: The pipeline that was read from the tokenizer's file.
         reason: Why there are no certified cuts for this tokenizer; None when it is supported.
         atoms: The number of character classes that the relation tells apart.
+        prefixed: Whether the tokenizer puts a prefix before a text, so that what continues one at a cut has other ids
+            than the same text by itself; see :meth:`lead`.
 
     Example:
         >>> import toktier
@@ -43,12 +49,15 @@ class Family:
     definition: Definition
     reason: str | None
     atoms: int
+    prefixed: bool
     _table: Table = field(repr=False)
     """The atom of every code point; shape (0x110000,)."""
     _pairs: npt.NDArray[np.bool_] = field(repr=False)
     """Whether a pair of atoms is a cut, at ``left * atoms + right``; shape (atoms * atoms,)."""
     _atom: memoryview = field(repr=False)
     _is_pair: bytes = field(repr=False)
+    _leads: tuple[str, ...] = field(repr=False)
+    """For each atom a character behind which it may be cut off; shape (atoms,)."""
 
     @classmethod
     def derive(cls, definition: Definition, probe: Probe) -> Family:
@@ -58,19 +67,20 @@ class Family:
             definition: What to derive from.
             probe: Where the reference library is asked what its character classes contain.
         """
-        reason = definition.reason
+        reason, prefixed = definition.reason, False
         table, pairs = np.zeros(0x110000, np.int32), np.zeros((1, 1), bool)
         if reason is None:
             try:
                 result = synchronize(definition, probe)
-                table, pairs = result.table, result.pairs
+                table, pairs, prefixed = result.relation.table, result.relation.pairs, result.prefixed
             except Unsupported as error:
                 reason = str(error)
         narrow: Table = table.astype(np.uint8) if len(pairs) <= 256 else table.astype(np.uint16)
         flat = pairs.reshape(-1)
         for array in (narrow, flat):
             array.setflags(write=False)
-        return cls(definition, reason, len(pairs), narrow, flat, narrow.data, flat.tobytes())
+        leads = _leads(table, pairs) if prefixed else ()
+        return cls(definition, reason, len(pairs), prefixed, narrow, flat, narrow.data, flat.tobytes(), leads)
 
     @property
     def digest(self) -> str:
@@ -132,6 +142,26 @@ class Family:
         atom = self._atom
         return bool(self._is_pair[atom[ord(left)] * self.atoms + atom[ord(right)]])
 
+    def lead(self, text: str) -> str:
+        """A character behind which a text may be cut off, for tokenizers that put a prefix before every text.
+
+        The ids of a text that continues another one are those of ``lead(text) + text``, less those of ``lead(text)``;
+        which character it is makes no difference.
+
+        Args:
+            text: What stands behind some certified cut.
+
+        Raises:
+            ValueError: It stands behind none.
+        """
+        if not (found := self._leads[self._atom[ord(text[0])]]):
+            raise ValueError(f"there is no certified cut before {text[0]!r}")
+        return found
+
+    def may_continue(self, text: str) -> bool:
+        """Whether a text may stand behind a certified cut, so that :meth:`lead` gives a character."""
+        return bool(self._leads[self._atom[ord(text[0])]])
+
     def cuts(self, text: str) -> npt.NDArray[np.int64]:
         """All certified cuts of a text.
 
@@ -163,6 +193,18 @@ class Family:
                 return at + 1
             right = left
         return start
+
+
+def _leads(table: npt.NDArray[np.int32], pairs: npt.NDArray[np.bool_]) -> tuple[str, ...]:
+    """For each atom a character that is related to it on its left: a letter of ASCII, if there is one; or nothing."""
+    ranked = np.concatenate([np.arange(start, stop) for start, stop in RANKED])
+    first = np.full(len(pairs), len(ranked))
+    np.minimum.at(first, table[ranked], np.arange(len(ranked)))
+    order = np.argsort(first)
+    order = order[first[order] < len(ranked)]  # less the atoms that have nothing but surrogates
+    points = ranked[first[order[pairs[order].argmax(axis=0)]]]
+    exists = np.logical_or.reduce(pairs[order], axis=0)
+    return tuple(chr(point) if it else "" for point, it in zip(points.tolist(), exists.tolist(), strict=True))
 
 
 def finder(points: Iterable[int]) -> Callable[[str], bool]:

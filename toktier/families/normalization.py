@@ -1,8 +1,9 @@
 """What a normalizer may make of the two neighbours of a cut.
 
 A normalizer ``N`` commutes with a cut between ``a`` and ``b`` when ``N(X a b Y) == N(X a) + N(b Y)`` for all ``X`` and
-``Y``. Where it does, the splitters see another pair: some character that ``N(X a)`` can end with, and some character
-that ``N(b Y)`` can begin with. A :class:`Rewriting` lists both, for every character that is not always left alone.
+``Y``. Where it does, the stages behind it see another pair: some character that ``N(X a)`` can end with, and some
+character that ``N(b Y)`` can begin with. A :class:`Rewriting` lists both, for every character that is not always left
+alone.
 
 Source: Unicode Standard Annex #15, section 9.1, "Stable Code Points": a character that begins with a starter which
 composes with nothing before it is a boundary of every normalization form.
@@ -10,24 +11,20 @@ composes with nothing before it is a boundary of every normalization form.
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from toktier.families.probing import Probe
-
-Characters = frozenset[int]
-"""A set of code points."""
+from toktier.families.charsmap import rewritten_by_charsmap
+from toktier.families.probing import CODE_POINTS, Probe
+from toktier.families.relation import Characters
+from toktier.families.stages import CharacterMap, Charsmap, Form, Trim
 
 _NOWHERE: Characters = frozenset()
 
 DECOMPOSITION = {"NFC": "NFD", "NFD": "NFD", "NFKC": "NFKD", "NFKD": "NFKD"}
 """The normalization forms, each with the form that decomposes as it does."""
-
-CHARACTER_WISE = frozenset({"Lowercase"})
-"""Normalizers that map every character by itself, whatever stands around it."""
 
 
 @frozen
@@ -37,53 +34,38 @@ class Rewriting:
     Attributes:
         ends: By code point ``a``, what ``N(X a)`` can end with, over all ``X``. Empty: not known.
         starts: By code point ``b``, what ``N(b Y)`` can begin with, over all ``Y``. Empty: it does not commute there.
+        unknown_from: The first of the code points of which nothing is known that it can begin with, to the last.
     """
 
     ends: Mapping[int, Characters] = field(factory=dict)
     starts: Mapping[int, Characters] = field(factory=dict)
-
-    def then(self, later: Rewriting) -> Rewriting:
-        """This normalizer followed by another."""
-        return Rewriting(_compose(self.ends, later.ends), _compose(self.starts, later.starts))
+    unknown_from: int = CODE_POINTS
 
 
-def _compose(first: Mapping[int, Characters], second: Mapping[int, Characters]) -> dict[int, Characters]:
-    images: dict[Characters, Characters] = {}
-
-    def image(characters: Characters) -> Characters:
-        if characters not in images:
-            each = [second.get(c, frozenset((c,))) for c in characters]
-            images[characters] = frozenset().union(*each) if all(each) else _NOWHERE
-        return images[characters]
-
-    return {c: image(first.get(c, frozenset((c,)))) for c in first.keys() | second.keys()}
-
-
-def rewriting(normalizers: Iterable[str], probe: Probe) -> Rewriting:
-    """What a chain of normalizers can put at a cut.
+def rewriting(stage: CharacterMap | Form | Trim | Charsmap, probe: Probe) -> Rewriting:
+    """What one normalizer can put at a cut.
 
     Args:
-        normalizers: Names from :data:`DECOMPOSITION` and :data:`CHARACTER_WISE`, in the order in which they act.
+        stage: The normalizer.
         probe: Where the reference library is asked.
 
     Example:
         >>> from toktier.families.probing import DiskCache
-        >>> lowercase = rewriting(["Lowercase"], Probe(DiskCache(None)))
+        >>> lowercase = rewriting(CharacterMap('{"type":"Lowercase"}'), Probe(DiskCache(None)))
         >>> lowercase.starts[ord("A")] == {ord("a")}, ord("a") in lowercase.starts
         (True, False)
     """
-    chain = list(normalizers)
-    stages = {name: _stage(name, probe) for name in dict.fromkeys(chain)}
-    return functools.reduce(Rewriting.then, [stages[name] for name in chain]) if chain else Rewriting()
-
-
-def _stage(name: str, probe: Probe) -> Rewriting:
-    return _character_wise(name, probe) if name in CHARACTER_WISE else _form(name, probe)
-
-
-def _character_wise(name: str, probe: Probe) -> Rewriting:
-    """A map of single characters; a character that is deleted leaves unknown neighbours."""
-    changes = probe.changes(name)
+    if isinstance(stage, Form):
+        return _form(stage.name, probe)
+    if isinstance(stage, Charsmap):
+        ends, starts = rewritten_by_charsmap(stage.component, probe)
+        return Rewriting(ends, starts, unknown_from=0x80)
+    if isinstance(stage, Trim):
+        # Of a left side of nothing but whitespace, nothing may be left.
+        lost = {c: _NOWHERE for start, stop in probe.trimmed().reshape(-1, 2).tolist() for c in range(start, stop)}
+        return Rewriting(lost, lost if stage.left else {})
+    # A character that is deleted leaves unknown neighbours.
+    changes = probe.changes(stage.component)
     return Rewriting(
         {c: frozenset(map(ord, after[-1:])) for c, after in changes.items()},
         {c: frozenset(map(ord, after[:1])) for c, after in changes.items()},

@@ -1,4 +1,4 @@
-r"""Split patterns: the Oniguruma syntax that tokenizer files use, parsed to a tree.
+r"""Split patterns: the Oniguruma syntax that ``tokenizer.json`` files use, parsed to a tree.
 
 A character class is kept *as written*: which code points it contains is never worked out here, it is asked of the
 reference library (see :mod:`toktier.families.probing`). So the parser has to know only how classes are delimited, and
@@ -7,7 +7,7 @@ or may consume several characters by nature (``\R``, ``\X``) raises :class:`Unsu
 
 Source: the syntax is that of Oniguruma's ``doc/RE`` for ``ONIG_SYNTAX_ONIGURUMA``, the one that ``tokenizers`` compiles
 with. Two rules differ from other dialects and matter here: ``x{2,3}+`` repeats the interval (it is not possessive), and
-``x{2}?`` makes it optional (it is not lazy).
+``x{2}?`` makes it optional (it is not lazy). The dialect of tiktoken is :mod:`toktier.families.formats.fancy`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ class Unsupported(Exception):
     """Something outside what the proof covers. The message is the reason that the user is shown."""
 
 
+class Behavior(enum.Enum):
+    """What a pre-tokenizer does with a character between two letters."""
+
+    DROPPED = "it is in no piece"
+    JOINED = "it is in the piece of the letters"
+    APART = "it is in a piece of its own"
+
+
 class Mode(enum.Enum):
     """How a repetition chooses between more and less."""
 
@@ -46,16 +54,17 @@ class CharacterClass:
     r"""One place that consumes exactly one character.
 
     Attributes:
-        source: The class in Oniguruma syntax, complete in itself: ``\p{L}``, ``[^\s\d]``, ``(?i:s)``.
+        source: The class in the syntax of its dialect, complete in itself: ``\p{L}``, ``[^\s\d]``, ``(?i:s)``.
         literal: The character, where the class is a single one taken literally; its source is then only a name.
         ignore_case: Whether it stands under ``(?i)``.
-        component: The class is not a regular expression but that of a pre-tokenizer, which ``source`` names.
+        component: The class is no regular expression but what a pre-tokenizer, which ``source`` names, treats in this
+            way.
     """
 
     source: str
     literal: str | None = None
     ignore_case: bool = False
-    component: bool = False
+    component: Behavior | None = None
 
 
 @frozen
@@ -100,14 +109,12 @@ class Lookahead:
 Node: TypeAlias = CharacterClass | Sequence | Alternation | Repeat | Atomic | Lookahead
 
 
-def parse(pattern: str) -> Node:
+def parse(pattern: str, dialect: type[Oniguruma] | None = None) -> Node:
     """Parses a split pattern.
 
     Args:
-        pattern: A regular expression in Oniguruma syntax, valid for the reference library.
-
-    Returns:
-        Its syntax tree.
+        pattern: A regular expression, valid for the reference library.
+        dialect: The grammar that the library follows. Not given: Oniguruma's.
 
     Raises:
         Unsupported: It uses something that is not understood; the message names it and its position.
@@ -121,24 +128,22 @@ def parse(pattern: str) -> Node:
         toktier.families.pattern.Unsupported: lookbehind '(?<=' at position 0 of the pattern
     """
     try:
-        return _Parser(pattern).parse()
+        return (dialect or Oniguruma)(pattern).parse()
     except RecursionError:
         raise Unsupported("groups nested too deeply") from None
 
 
 def literal_text(text: str) -> Node:
-    """The tree of a pattern that is a string to be found as it is.
-
-    Raises:
-        Unsupported: It is too long.
-    """
+    """The tree of a pattern that is a string to be found as it is; :class:`Unsupported` if it is too long."""
     if len(text) > MAX_ITEMS:
         raise _too_long()
-    return Sequence(tuple(_literal(character, _Flags()) for character in text))
+    return Sequence(tuple(literal(character, Flags()) for character in text))
 
 
 @frozen
-class _Flags:
+class Flags:
+    """What governs a part of a pattern."""
+
     ignore_case: bool = False
     dot_matches_newline: bool = False
 
@@ -152,12 +157,17 @@ _NOT_UNDERSTOOD = {
     "N": "not a newline", "c": "control escape", "C": "control escape", "M": "meta escape",
 }  # fmt: skip
 _INTERVAL = re.compile(r"\{(?=[0-9,]*[0-9])([0-9]*)(,?)([0-9]*)\}")
-_HEXADECIMAL = re.compile(r"\\x\{([0-9A-Fa-f]{1,6})\}|\\x([0-7][0-9A-Fa-f])|\\u([0-9A-Fa-f]{4})")
 _POSIX_CLASS = re.compile(r"\[:\^?\w+:\]", re.ASCII)
 
 
-class _Parser:
-    """Recursive descent, one method per level of the grammar."""
+class Oniguruma:
+    """Recursive descent, one method per level of the grammar; each begins at the place that is reached."""
+
+    dot_all = "m"
+    """The letter of the flag with which a dot matches line ends too."""
+    hexadecimal_signs: tuple[str, ...] = ("x", "u")
+    """What begins a character by its code point, behind a backslash."""
+    hexadecimal_escape = re.compile(r"\\x\{([0-9A-Fa-f]{1,6})\}|\\x([0-7][0-9A-Fa-f])|\\u([0-9A-Fa-f]{4})")
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -165,36 +175,43 @@ class _Parser:
         self.items = 0
 
     def parse(self) -> Node:
-        node = self.alternation(_Flags())
+        """The tree of the whole pattern."""
+        node = self.alternation(Flags())
         if self.at < len(self.pattern):
             raise self.unsupported("unmatched ')'", self.at)
         return node
 
     def unsupported(self, what: str, at: int, length: int = 0) -> Unsupported:
+        """An error that names a construct, shows so many characters of it, and says where it is."""
         shown = f" {self.pattern[at : at + length]!r}" if length else ""
         return Unsupported(f"{what}{shown} at position {at} of the pattern")
 
     def peek(self, text: str) -> bool:
+        """Whether a text stands here."""
         return self.pattern.startswith(text, self.at)
 
     def take(self, text: str) -> bool:
+        """Whether it does; if so, it is passed."""
         found = self.peek(text)
         self.at += len(text) * found
         return found
 
-    def alternation(self, flags: _Flags) -> Node:
+    def alternation(self, flags: Flags) -> Node:
+        """Branches, up to the end of the group."""
         branches = [self.sequence(flags)]
         while self.take("|"):
             branches.append(self.sequence(flags))
         return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
 
-    def sequence(self, flags: _Flags) -> Node:
+    def sequence(self, flags: Flags) -> Node:
+        """One branch."""
         items: list[Node] = []
         while self.at < len(self.pattern) and not self.peek("|") and not self.peek(")"):
             items.append(self.quantified(self.item(flags)))
         return items[0] if len(items) == 1 else Sequence(tuple(items))
 
     def quantified(self, node: Node) -> Node:
+        """An item with the quantifiers behind it."""
         while self.at < len(self.pattern):
             start = self.at
             bounds = self.bounds()
@@ -238,7 +255,8 @@ class _Parser:
             raise self.unsupported(f"a repetition with a number of {len(significant)} digits", start)
         return int(significant or 0)
 
-    def item(self, flags: _Flags) -> Node:
+    def item(self, flags: Flags) -> Node:
+        """A group, a class or a character."""
         self.items += 1
         if self.items > MAX_ITEMS:
             raise _too_long()
@@ -256,15 +274,14 @@ class _Parser:
             raise self.unsupported("quantifier without a target", start, 1)
         self.at += 1
         if character == ".":
-            return CharacterClass("(?m:.)" if flags.dot_matches_newline else ".")
-        return _literal(character, flags)
+            return CharacterClass(f"(?{self.dot_all}:.)" if flags.dot_matches_newline else ".")
+        return literal(character, flags)
 
-    def group(self, flags: _Flags) -> Node:
+    def group(self, flags: Flags) -> Node:
+        """Whatever is in parentheses."""
         start = self.at
         self.at += 1
-        if not self.take("?"):
-            return self.closed(self.alternation(flags), start)
-        if self.take(":"):
+        if not self.take("?") or self.take(":"):
             return self.closed(self.alternation(flags), start)
         if self.take(">"):
             return Atomic(self.closed(self.alternation(flags), start))
@@ -281,18 +298,18 @@ class _Parser:
             return self.closed(self.alternation(flags), start)
         return self.flagged(flags, start)
 
-    def flagged(self, flags: _Flags, start: int) -> Node:
+    def flagged(self, flags: Flags, start: int) -> Node:
         """``(?i:...)``, and ``(?i)`` where it opens the pattern or a group, so that it governs all that follows."""
         on = True
-        while self.at < len(self.pattern) and self.pattern[self.at] in "im-":
+        while self.at < len(self.pattern) and self.pattern[self.at] in f"i{self.dot_all}-":
             sign = self.pattern[self.at]
             self.at += 1
             if sign == "-":
                 on = False
             elif sign == "i":
-                flags = _Flags(on, flags.dot_matches_newline)
+                flags = Flags(on, flags.dot_matches_newline)
             else:
-                flags = _Flags(flags.ignore_case, on)
+                flags = Flags(flags.ignore_case, on)
         if self.take(":"):
             return self.closed(self.alternation(flags), start)
         if self.take(")") and start == 0:
@@ -300,43 +317,45 @@ class _Parser:
         raise self.unsupported("group", start, max(3, self.at - start))
 
     def closed(self, node: Node, start: int) -> Node:
+        """What is in a group, once the group has been closed."""
         if not self.take(")"):
             raise self.unsupported("unclosed group", start)
         return node
 
-    def escape(self, flags: _Flags) -> Node:
+    def escape(self, flags: Flags) -> Node:
+        """What a backslash begins."""
         start = self.at
         character = self.pattern[start + 1 : start + 2]
         if character in _CLASS_ESCAPES and character:
             self.at += 2
-            return _class(self.pattern[start : self.at], flags)
+            return character_class(self.pattern[start : self.at], flags)
         if character in ("p", "P") and self.pattern[start + 2 : start + 3] == "{":
             end = self.pattern.find("}", start)
             if end < 0:
                 raise self.unsupported("unclosed property", start)
             self.at = end + 1
-            return _class(self.pattern[start : self.at], flags)
+            return character_class(self.pattern[start : self.at], flags)
         if character in _NOT_UNDERSTOOD:
             raise self.unsupported(_NOT_UNDERSTOOD[character], start, 2)
         if character in _CONTROL_ESCAPES:
             self.at += 2
-            return _literal(_CONTROL_ESCAPES[character], flags)
-        if character in ("x", "u"):
-            return _literal(self.hexadecimal(), flags)
+            return literal(_CONTROL_ESCAPES[character], flags)
+        if character in self.hexadecimal_signs:
+            return literal(self.hexadecimal(), flags)
         if not character or character.isalnum():
             raise self.unsupported("back-reference" if "1" <= character <= "9" else "escape", start, 2)
         self.at += 2
-        return _literal(character, flags)
+        return literal(character, flags)
 
     def hexadecimal(self) -> str:
         r"""``\x{1F600}``, ``\uFEFF`` and ``\x41`` (only where it is ASCII: above, Oniguruma reads a raw byte)."""
-        found = _HEXADECIMAL.match(self.pattern, self.at)
+        found = self.hexadecimal_escape.match(self.pattern, self.at)
         if found is None or not _is_character(code_point := int(found[found.lastindex or 0], 16)):
             raise self.unsupported("escape", self.at, 4)
         self.at = found.end()
         return chr(code_point)
 
-    def bracket(self, flags: _Flags) -> Node:
+    def bracket(self, flags: Flags) -> Node:
         """A class in brackets, kept whole: only its end has to be found."""
         start = self.at
         depth = 0
@@ -358,7 +377,7 @@ class _Parser:
                 depth -= 1
                 if depth == 0:
                     self.at += 1
-                    return _class(self.pattern[start : self.at], flags)
+                    return character_class(self.pattern[start : self.at], flags)
             self.at += 1
         raise self.unsupported("unclosed class", start)
 
@@ -371,13 +390,15 @@ def _is_character(code_point: int) -> bool:
     return code_point < 0xD800 or 0xDFFF < code_point <= 0x10FFFF
 
 
-def _literal(character: str, flags: _Flags) -> CharacterClass:
+def literal(character: str, flags: Flags) -> CharacterClass:
+    """The class of one character."""
     if flags.ignore_case:
         return CharacterClass(f"(?i:{escaped(character)})", character, ignore_case=True)
     return CharacterClass(escaped(character), character)
 
 
-def _class(source: str, flags: _Flags) -> CharacterClass:
+def character_class(source: str, flags: Flags) -> CharacterClass:
+    """A class as it is written, under the flags that govern it."""
     return CharacterClass(f"(?i:{source})" if flags.ignore_case else source, None, flags.ignore_case)
 
 

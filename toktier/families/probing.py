@@ -25,7 +25,8 @@ import tokenizers
 from attrs import define, field
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-from toktier.families.pattern import Unsupported, escaped
+from toktier.families.pattern import Behavior, Unsupported, escaped
+from toktier.families.trie import compiled
 
 CODE_POINTS = 0x110000
 """The size of the code space."""
@@ -38,6 +39,10 @@ CACHE_FORMAT = 2
 
 Runs: TypeAlias = npt.NDArray[np.int64]
 """A set of code points as the ascending boundaries ``[start, stop, start, stop, ...]`` of its runs."""
+
+SEPARATOR = "\ua66e"
+"""Put between characters that are asked about together: no normalizer changes it, joins it with another or makes it."""
+
 
 FIRST_MARK, LAST_MARK = "\u0334", "\u0345"
 """Marks of the first and of the last class in canonical order."""
@@ -53,6 +58,11 @@ def every_character() -> str:
     """All characters of Unicode in order: every code point but the surrogates."""
     code_points = np.concatenate([np.arange(0xD800), np.arange(0xE000, CODE_POINTS)])
     return code_points.astype("<u4").tobytes().decode("utf-32-le")
+
+
+def code_points_of(runs: Runs) -> list[int]:
+    """The code points of a set that is given by its runs."""
+    return [c for start, stop in runs.reshape(-1, 2).tolist() for c in range(start, stop)]
 
 
 def blocks(text: str) -> Iterable[str]:
@@ -130,9 +140,14 @@ class Probe:
 
     cache: DiskCache = field(factory=DiskCache)
 
-    def normalize(self, normalizer: str, text: str) -> str:
-        """A text as one normalizer of the library leaves it."""
-        return _normalizer(normalizer).normalize_str(text)
+    def normalize(self, component: str, text: str) -> str:
+        """A text as a normalizer of the library leaves it.
+
+        Args:
+            component: The normalizer as the library writes it, JSON; or its type alone, such as ``NFC``.
+            text: Any text.
+        """
+        return _normalizer(component).normalize_str(text)
 
     def members(self, source: str) -> Runs:
         """The code points that a character class matches.
@@ -153,25 +168,26 @@ class Probe:
 
         return self._runs("lookalikes", pattern, compute)
 
-    def changes(self, normalizer: str) -> dict[int, str]:
+    def changes(self, component: str) -> dict[int, str]:
         """What a normalizer makes of each single character that it changes, by code point.
 
         Args:
-            normalizer: Name of a class of ``tokenizers.normalizers``, such as ``NFC``.
+            component: The normalizer as the library writes it, JSON; or its type alone, such as ``NFC``.
         """
 
         def compute() -> dict[str, str]:
             asked = "".join(map(chr, self.changes(decomposition))) if decomposition else every_character()
+            normalize = _normalizer(component).normalize_str
             return {
                 str(ord(c)): result
-                for block in blocks(asked.replace("\n", ""))
-                for c, result in zip(block, self.normalize(normalizer, "\n".join(block)).split("\n"), strict=True)
+                for block in blocks(asked.replace(SEPARATOR, ""))
+                for c, result in zip(block, normalize(SEPARATOR.join(block)).split(SEPARATOR), strict=True)
                 if c != result
             }
 
         # A composing form changes no single character that its decomposition leaves alone.
-        decomposition = {"NFC": "NFD", "NFKC": "NFKD"}.get(normalizer)
-        answer = self.cache.get(["normalizer", tokenizers.__version__, normalizer], compute)
+        decomposition = {"NFC": "NFD", "NFKC": "NFKD"}.get(component)
+        answer = self.cache.get(["normalizer", tokenizers.__version__, component], compute)
         return {int(code): text for code, text in answer.items()}
 
     def combining(self) -> Runs:
@@ -202,25 +218,79 @@ class Probe:
 
         The pre-tokenizer ``Whitespace`` runs ``\w+|[^\w\s]+`` on that engine and drops the rest.
         """
+        return self.behaving("Whitespace", Behavior.DROPPED)
+
+    def behaving(self, name: str, behavior: Behavior) -> Runs:
+        """The characters with which a pre-tokenizer does something, where they stand between two letters.
+
+        Args:
+            name: Its type, such as ``Digits``.
+            behavior: What it does.
+        """
+
+        def compute() -> dict[str, list[int]]:
+            dropped, joined, apart = range(3)  # as in Behavior
+            treated = np.full(CODE_POINTS, -1)
+            pre_tokenizer = getattr(pre_tokenizers, name)()
+            for block in blocks(every_character()):
+                piece = _piece_of_each(pre_tokenizer, "a" + "a".join(block))
+                letters, asked = piece[::2], piece[1::2]
+                treated[_code_points(block)] = np.select([asked < 0, asked == letters], [dropped, joined], apart)
+            return {each.name: _boundaries(treated == number).tolist() for number, each in enumerate(Behavior)}
+
+        answer = self.cache.get(["behavior", tokenizers.__version__, name], compute)
+        return np.array(answer[behavior.name], np.int64)
+
+    def scripts(self) -> list[Runs]:
+        """The sets of characters that ``UnicodeScripts`` does not part; first those that it parts from none before."""
+
+        def compute() -> list[list[int]]:
+            pre_tokenizer = pre_tokenizers.UnicodeScripts()
+            script = np.full(CODE_POINTS, -1)
+            for block in blocks(every_character()):
+                rows = [_piece_of_each(pre_tokenizer, letter + letter.join(block)) for letter in "aя"]
+                joined = np.logical_and(*(row[::2] == row[1::2] for row in rows))
+                script[_code_points(block)[joined]] = 0
+            known: list[str] = []
+            for block in blocks("".join(c for c in every_character() if script[ord(c)])):
+                for run, _ in pre_tokenizer.pre_tokenize_str(block):
+                    row = _piece_of_each(pre_tokenizer, "".join(one + run[0] for one in known))
+                    same = np.flatnonzero(row[::2] == row[1::2]).tolist()
+                    if not same:
+                        known.append(run[0])
+                    script[_code_points(run)] = same[0] + 1 if same else len(known)
+            return [_boundaries(script == number).tolist() for number in range(len(known) + 1)]
+
+        answer = self.cache.get(["scripts", tokenizers.__version__], compute)
+        return [np.array(runs, np.int64) for runs in answer]
+
+    def trimmed(self) -> Runs:
+        """What the normalizer ``Strip`` takes off the ends of a text."""
 
         def compute() -> npt.NDArray[np.bool_]:
-            whitespace = pre_tokenizers.Whitespace()
-            return _missing(
-                text for block in blocks(every_character()) for text, _ in whitespace.pre_tokenize_str(block)
-            )
+            inside = np.zeros(CODE_POINTS, bool)
+            strip = normalizers.Strip().normalize_str
+            inside[[ord(c) for c in every_character() if not strip(c)]] = True
+            return inside
 
-        return self._runs("whitespace", "Whitespace", compute)
+        return self._runs("trimmed", "Strip", compute)
 
-    def digits(self) -> Runs:
-        """What the pre-tokenizer ``Digits`` takes for a digit."""
+    def clusters(self) -> tuple[list[int], list[int]]:
+        """The characters that are in one grapheme cluster with any letter before them, and with any behind them.
 
-        def compute() -> npt.NDArray[np.bool_]:
-            digits = pre_tokenizers.Digits(individual_digits=False)
-            pieces = [text for block in blocks(every_character()) for text, _ in digits.pre_tokenize_str(block)]
-            # A piece is all digits or has none; a digit parts from a letter that is put before it.
-            return _missing(text for text in pieces if len(digits.pre_tokenize_str("a" + text[0])) == 1)
+        ``Precompiled`` looks for the begin of a cluster in its map, and puts one image in the place of all of it.
+        """
 
-        return self._runs("digits", "Digits", compute)
+        def compute() -> list[list[int]]:
+            everything = every_character()
+            behind = normalizers.Precompiled(compiled("a", "A")).normalize_str
+            before = normalizers.Precompiled(compiled("a\u0301", "A")).normalize_str
+            appended = [ord(c) for c in everything if behind("a" + c) == "A"]
+            prepended = [ord(c) for c in everything if "A" not in before(c + "a\u0301")]
+            return [appended, prepended]
+
+        appended, prepended = self.cache.get(["clusters", tokenizers.__version__], compute)
+        return appended, prepended
 
     def _runs(self, kind: str, source: str, compute: Callable[[], npt.NDArray[np.bool_]]) -> Runs:
         answer = self.cache.get([kind, tokenizers.__version__, source], lambda: _boundaries(compute()).tolist())
@@ -239,6 +309,17 @@ def _removed_by(pattern: str, texts: Iterable[str]) -> npt.NDArray[np.bool_]:
     return _missing(map(replace.normalize_str, texts))
 
 
+def _piece_of_each(pre_tokenizer: pre_tokenizers.PreTokenizer, text: str) -> npt.NDArray[np.int64]:
+    """The number of the piece that each character of a text is in, or -1; shape (characters,)."""
+    starts, stops = np.array([span for _, span in pre_tokenizer.pre_tokenize_str(text)], np.int64).reshape(-1, 2).T
+    sizes = stops - starts
+    piece = np.full(len(text), -1)
+    piece[np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)] = np.repeat(
+        np.arange(len(sizes)), sizes
+    )
+    return piece
+
+
 def _missing(texts: Iterable[str]) -> npt.NDArray[np.bool_]:
     """Which characters of Unicode are in none of the texts; by code point, shape (0x110000,)."""
     missing = np.zeros(CODE_POINTS, bool)
@@ -247,8 +328,12 @@ def _missing(texts: Iterable[str]) -> npt.NDArray[np.bool_]:
     return missing
 
 
-def _normalizer(name: str) -> normalizers.Normalizer:
-    result: normalizers.Normalizer = getattr(normalizers, name)()
+@functools.lru_cache(64)
+def _normalizer(component: str) -> normalizers.Normalizer:
+    """A normalizer of the library, from what it writes itself."""
+    state = component if component.startswith("{") else f'{{"type":"{component}"}}'
+    tokenizer = f'{{"normalizer":{state},"model":{{"type":"BPE","vocab":{{}},"merges":[]}}}}'
+    result: normalizers.Normalizer = tokenizers.Tokenizer.from_str(tokenizer).normalizer
     return result
 
 
