@@ -381,6 +381,7 @@ REASONS = {
     "Unigram of whole texts": "model Unigram: it may join any characters",
     "WordPiece of whole texts": "model WordPiece: it may join any characters",
     "merges that are ignored": "model BPE: with ignore_merges",
+    "a begin that is not known": "pre-tokenizer Metaspace: where the text begins is not known",
     "fixed length": "pre-tokenizer FixedLength: not understood yet",
     "stripped": "no two characters are always parted",
     "replaced at the begin": "normalizer Replace: anchor '^' at position 0",

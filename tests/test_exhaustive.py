@@ -63,7 +63,7 @@ def naive(family: Family, reference: material.Reference, characters: str, length
 
 def continuing(family: Family, reference: material.Reference, text: str) -> list[int]:
     """The ids of a text behind a certified cut; of one that stands behind none, those by itself."""
-    lead = family.lead(text) if family.prefixed and family.may_continue(text) else ""
+    lead = family.lead(text) or ""
     return reference(lead + text)[len(reference(lead)) :]
 
 

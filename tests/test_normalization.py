@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from toktier.families.normalization import DECOMPOSITION, Rewriting, rewriting
 from toktier.families.probing import DiskCache, Probe, blocks, every_character
+from toktier.families.reading import CHARACTER_MAPS
 from toktier.families.stages import CharacterMap, Charsmap, Form, Trim
 from toktier.families.trie import compiled
 
@@ -157,9 +158,10 @@ def test_the_examples_of_the_theory() -> None:
     assert starts("Lowercase", "İ") == {"i"}
     assert ends("charsmap '\\r'", "\n") == {"\n", "!"}, "behind a carriage return it is dropped"
     assert starts("BERT handle_chinese_chars", "中") == {" "}
+    assert starts("charsmap 'a\u0301'", "a") == {"a", "á"}
 
 
-@pytest.mark.parametrize("name", [*DECOMPOSITION, "Lowercase"])
+@pytest.mark.parametrize("name", [*DECOMPOSITION, *CHARACTER_MAPS])
 def test_a_normalizer_leaves_alone_what_it_has_made(name: str) -> None:
     """So one that follows itself in a definition may be left out."""
     for block in blocks(every_character()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ import tokenizers
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import models, normalizers
+from tokenizers import models, normalizers, pre_tokenizers
 
 import toktier
 from tests import builders, material, zoo
@@ -29,9 +29,9 @@ from toktier.families.loading import load_reference
 from toktier.families.merging import parted_by_model
 from toktier.families.normalization import Rewriting
 from toktier.families.pattern import Alternation, Atomic, Lookahead, Node, Repeat, Sequence
-from toktier.families.probing import DiskCache, Probe
+from toktier.families.probing import CODE_POINTS, DiskCache, Probe
 from toktier.families.relation import Pairs, Relation
-from toktier.families.stages import Pieces
+from toktier.families.stages import Pieces, PreTokenizer
 from toktier.families.trie import compiled
 
 
@@ -52,7 +52,7 @@ def cut_everywhere(family: Family, reference: material.Reference, text: str) -> 
 
 def continuing(family: Family, reference: material.Reference, text: str) -> list[int]:
     """The ids of a text behind a certified cut."""
-    lead = family.lead(text) if family.prefixed else ""
+    lead = family.lead(text) or ""
     return reference(lead + text)[len(reference(lead)) :]
 
 
@@ -219,6 +219,10 @@ def _parted_by_scripts(relation: Relation, probe: Probe) -> Relation:
     return evolve(relation, pairs=relation.pairs | ~(inside.astype(int) @ inside.T.astype(int) > 0))
 
 
+def _distinct_of_all(stages: Iterable[PreTokenizer]) -> list[PreTokenizer]:
+    return list(dict.fromkeys(stages))
+
+
 def _none_ended(literals: object, relation: Relation, whitespace: object) -> Pairs:
     return np.zeros((relation.size, relation.size), bool)
 
@@ -241,24 +245,48 @@ RULES: dict[str, tuple[str, Switch]] = {
     "what the splitters before it cross": ("twos, then runs", _forget_earlier_splitters),
     "what a match becomes": (
         "Replace that looks ahead",
-        _off("behind_substitution", lambda stage, relation, *_: relation),
+        _off("before_substitution", lambda stage, relation, *_: relation),
     ),
     "what is trimmed": ("Strip", _off("rewriting", lambda *_: Rewriting())),
     "clusters": ("charsmap of marks", _off("rewriting", lambda *_: Rewriting())),
     "which side a match ends": ("merged with next", _off("parted_by_splitter", _parted_on_both_sides)),
     "runs of matches": ("contiguous", _off("parted_by_splitter", _parted_on_both_sides)),
-    "characters of any script": ("UnicodeScripts", _off("behind_scripts", _parted_by_scripts)),
+    "characters of any script": ("UnicodeScripts", _off("before_scripts", _parted_by_scripts)),
     "joins": ("Llama 2", _off("parted_by_model", lambda joins: Relation.uniform(True))),
     "unknown characters": (
         "unknown characters, fused",
         _off("parted_by_model", lambda joins: parted_by_model(evolve(joins, unknown_fuse=False))),
     ),
+    "characters that are dropped": (
+        "characters that are dropped",
+        _off("parted_by_model", lambda joins: parted_by_model(evolve(joins, unknown_join=False))),
+    ),
+    "where clusters may begin": (
+        "charsmap of marks",
+        _off("rewriting", lambda *arguments: evolve(normalization.rewriting(*arguments), unknown_from=CODE_POINTS)),
+    ),
+    "equal splitters with a rewriting between them": ("dashes for spaces", _off("distinct", _distinct_of_all)),
     "prefixes behind literals": ("prefix and literals", _off("ended_by_literals", _none_ended)),
     "prefixes of pieces": ("split, prefix space", _off("any_before", lambda flags: [False for _ in flags])),
     "possession": ("blocked", _off("automaton_of", _without_blockers)),
     "folding": ("folding in a sequence", _off("refuse_folding_across_characters", _nothing)),
 }
 CONTROLS: dict[str, Callable[[], tokenizers.Tokenizer]] = {
+    "characters that are dropped": lambda: tokenizers.Tokenizer(
+        models.BPE({"a": 0, "b": 1, "ab": 2, "<": 3, ">": 4}, [("a", "b")])
+    ),
+    "dashes for spaces": lambda: builders.behind(
+        pre_tokenizers.Sequence(
+            [
+                builders.split("-[a-z]"),
+                pre_tokenizers.Metaspace(replacement="-", prepend_scheme="never", split=False),
+                builders.split("-[a-z]"),
+                builders.split("[a-z]{2}|."),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        ),
+        builders.byte_level(),
+    ),
     "blocked": lambda: builders.byte_level(builders.split(r"[ab]?+[ac]|x")),
     "twos, then runs": lambda: builders.byte_level(builders.split("[a-z]{2}"), builders.split("a|[b-z]+")),
     "charsmap of marks": lambda: builders.byte_level(
@@ -303,6 +331,16 @@ def test_a_pair_that_one_splitter_parts_may_be_crossed_by_those_behind_it_and_by
     assert not there.is_pair("a", "b")
     assert not there.is_pair("c", "d")
     assert not back.is_pair("a", "c")
+
+
+def test_the_begin_of_a_text_goes_by_where_characters_were_before_normalization() -> None:
+    """So ``first`` is refused behind a map that deletes what another normalizer has put there."""
+    tokenizer = tokenizers.Tokenizer(models.BPE({"?": 0, "▁": 1, "a": 2, "b": 4}, [], unk_token="?"))
+    unknown = zoo.build("a begin that is not known")
+    tokenizer.normalizer, tokenizer.pre_tokenizer = unknown.normalizer, unknown.pre_tokenizer
+    assert tokenizer.encode("ba").tokens == ["▁", "b", "▁", "a"], "both are at the begin"
+    family = material.registry().load(tokenizer).family
+    assert "where the text begins is not known" in str(family.reason)
 
 
 def test_where_merges_are_ignored_a_part_may_have_other_ids_than_in_the_whole() -> None:

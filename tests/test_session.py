@@ -76,6 +76,34 @@ def test_a_session_that_ignores_the_new_neighbours_of_a_seam_is_caught(monkeypat
         check(material.load("toktier-mini"), material.reference("toktier-mini"), 300)
 
 
+PREFIXED = ["Llama 2", "Metaspace first", "Metaspace and literals", "prefix space", "prefix, and a line end alone"]
+
+
+@pytest.mark.parametrize("name", PREFIXED)
+def test_what_comes_to_stand_at_the_begin_of_a_text_has_its_prefix_and_what_no_longer_does_has_none(name: str) -> None:
+    tokenizer = zoo.build(name)
+    reference = material.reference_of(tokenizers.Tokenizer.from_str(tokenizer.to_str()))
+    tok = material.registry().load(tokenizer)
+    assert tok.family.prefixed
+    text = "the quick brown fox\n" * 400
+    session = Session(tok, text)
+    (seam, _), *_ = [session._seams[k] for k in range(1, len(session._seams))]
+    for start, stop, new in [(0, seam, ""), (0, 0, "a\n"), (0, 2, ""), (0, len(text), ""), (0, 0, text), (0, 0, "\n")]:
+        session.edit(start, min(stop, len(session.text)), new)
+        assert session.tolist() == reference(session.text)
+    check(tok, reference, 30)
+
+
+def test_without_looking_at_the_begin_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: ids behind a seam are kept although the text before it is gone."""
+    monkeypatch.setattr(
+        Session, "_may_stand_behind", lambda self, before, after, _: not before or self._family.is_pair(before, after)
+    )
+    for name in PREFIXED[:1]:
+        with pytest.raises(AssertionError):
+            test_what_comes_to_stand_at_the_begin_of_a_text_has_its_prefix_and_what_no_longer_does_has_none(name)
+
+
 @pytest.mark.parametrize("name", material.available())
 def test_a_replayed_agent_session_is_exact_at_every_turn(name: str) -> None:
     tok, reference = material.load(name), material.reference(name)

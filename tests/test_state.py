@@ -98,10 +98,10 @@ def test_arrays_of_other_types_and_byte_orders_are_packed_alike() -> None:
 
 def test_the_format_is_as_it_was() -> None:
     """Whoever changes it on purpose gives it another version."""
-    assert VERSION == 2
+    assert VERSION == 3
     with mock.patch("toktier.state.LIBRARY", b"0.23"):
         packed = pack(SMALL, DIGEST)
-    assert hashlib.sha256(packed).hexdigest() == "1e8294f3bd22d329e05e84128d7124d1c05e67a2fa8010b8c525ef5f3893fcd0"
+    assert hashlib.sha256(packed).hexdigest() == "a1fa93ab7e493d4c5304fdd3aa70da2ac22c83140c080f0b140c32a7f94d6c15"
 
 
 def test_every_truncation_is_refused() -> None:
@@ -162,7 +162,7 @@ def test_without_any_seam_a_state_is_refused() -> None:
         (sealed(b"{" * 200), "something else than the state of a session"),
         (
             sealed(HEADER.pack(MAGIC, VERSION + 1, bytes(32), LIBRARY, 0, 0, 0)),
-            "has version 3, and this library reads version 2",
+            "has version 4, and this library reads version 3",
         ),
         (
             sealed(HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), b"0.1", 0, 0, 0)),

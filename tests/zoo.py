@@ -24,6 +24,7 @@ from tests.builders import (
     word_pieces,
 )
 from tests.components import COMPONENTS
+from toktier.families.trie import compiled
 
 SUPPORTED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     "gpt2": lambda: byte_level(use_regex=True),
@@ -102,6 +103,10 @@ UNSUPPORTED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     "merges that are ignored": lambda: byte_level(ignore_merges=True),
     "fixed length": lambda: word_pieces(pre_tokenizers.FixedLength(5)),
     "stripped": lambda: word_pieces(split(" "), normalizers.Strip()),
+    "a begin that is not known": lambda: unigram(
+        pre_tokenizers.Sequence([split("b"), pre_tokenizers.Metaspace(prepend_scheme="first", split=False)]),
+        normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Precompiled(compiled("▁", ""))]),
+    ),
     "two literals that become one": lambda: byte_level(
         split(GPT4),
         normalizer=normalizers.NFD(),

@@ -44,7 +44,7 @@ BUNDLED = {"toktier-mini": mini.path}
 CACHE_DIRECTORY = default_cache_directory()
 """Where a registry keeps what it asked the reference library, unless told otherwise."""
 
-HUB_ID = re.compile(r"([\w.-]+/)?[\w.-]+(?<!\.json)")
+HUB_ID = re.compile(r"([\w.-]+/)?[\w.-]+(?<!\.json)(?<!\.tiktoken)(?<!\.model)(?<!\.txt)")
 """What the hub calls a repository: ``owner/name``, or a name alone for some old ones."""
 
 
@@ -169,6 +169,8 @@ class Registry:
             >>> tok.encode("ab<s>ba").tolist()
             [2, 3, 1, 0]
         """
+        if not isinstance(pattern, str | None):
+            raise TypeError(f"pattern must be str, not {type(pattern).__name__}")
         files = _files(source, _Keywords(pattern, special_tokens))
         key = files.key
         with self._lock:
@@ -182,7 +184,7 @@ class Registry:
         ranked = files.read()
         family = Family.derive(ranked.definition(files.source_digest), TiktokenProbe(self._cache))
         with self._lock:
-            reference = TiktokenReference(ranked.encoding, ranked.literals, family.digest)
+            reference = TiktokenReference(ranked.encoding, ranked.literals, family)
             tokenizer = Tokenizer(family, reference, self._cache, self._executor)
             return self._by_digest.setdefault(family.digest, tokenizer)
 
@@ -197,7 +199,7 @@ class Registry:
         definition = read(reference, files.definition, files.where, self._cache, earlier)
         family = Family.derive(definition, Probe(self._cache))
         with self._lock:
-            tokenizer = Tokenizer(family, ReferenceEngine(reference, family.digest), self._cache, self._executor)
+            tokenizer = Tokenizer(family, ReferenceEngine(reference, family), self._cache, self._executor)
             return self._by_digest.setdefault(family.digest, tokenizer)
 
 

@@ -14,11 +14,11 @@ from attrs import field, frozen
 from toktier.errors import StateMismatch
 
 MAGIC = b"toktier session\n"
-VERSION = 2
-HEADER = struct.Struct("<16sI32s32sQQQ")
-"""Magic, version, digest of the family, version of the reference library, and how many bytes of text, ids and seams
+VERSION = 3
+HEADER = struct.Struct("<16sI32s64sQQQ")
+"""Magic, version, digest of the family, versions of the reference libraries, and how many bytes of text, ids and seams
 follow."""
-LIBRARY = f"{tokenizers.__version__}, tiktoken {tiktoken.__version__}".encode()[:32]
+LIBRARY = f"{tokenizers.__version__}, tiktoken {tiktoken.__version__}".encode()[:64]
 """Ids of another version of the reference are not those of this one: they follow different versions of Unicode."""
 CHECKSUM = 16
 """Bytes of the BLAKE2b digest at the end, of everything before it."""

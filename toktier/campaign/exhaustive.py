@@ -171,7 +171,7 @@ def enumerate_strings(
 
 def _continuing(family: Family, reference: Engine, texts: Sequence[str]) -> Encoded:
     """The ids of texts that continue others; of those that nothing can be cut off before, the ids by themselves."""
-    possible = [family.may_continue(text) for text in texts]
+    possible = [family.lead(text) is not None for text in texts]
     return Encoded.of(encode_continuing(family, reference, texts, possible, reference.encode_batch))
 
 

@@ -245,7 +245,7 @@ class _Led:
         found = self._expected(first)[:]
         for part in others:
             if part not in known:
-                lead = family.lead(part) if family.prefixed else ""
+                lead = family.lead(part) or ""
                 known[part] = self._expected(lead + part)[len(self._expected(lead)) :]
             found += known[part]
         return found

@@ -29,18 +29,37 @@ def encode_continuing(
         continuing: For each, whether it continues another one, from which it was parted at a certified cut.
         encode: How the engine encodes several texts.
 
+    Returns:
+        The ids of each, uint32.
+
+    Raises:
+        ValueError: A text is to continue another one, and there is no certified cut before its first character.
+        TypeError: The engine gave ids for another number of texts.
+
     Example:
-        >>> import toktier
-        >>> tok = toktier.load("toktier-mini")
-        >>> engine = tok.engine()
-        >>> for ids in encode_continuing(tok.family, engine, ["Hello", " world"], [False, True], engine.encode_batch):
-        ...     print(ids)
-        [ 39 523 323]
-        [3241 1151]
+        >>> import tokenizers, toktier
+        >>> words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"▁an": 0, "▁other": 1, "other": 2, "?": 3}, "?"))
+        >>> words.normalizer = tokenizers.normalizers.Prepend("▁")
+        >>> words.pre_tokenizer = tokenizers.pre_tokenizers.Split(" ", "removed")
+        >>> tok = toktier.load(words)
+        >>> engine = tok.engine("reference")
+        >>> encode_continuing(tok.family, engine, ["an", " other"], [False, True], engine.encode_batch)
+        [array([0], dtype=uint32), array([2], dtype=uint32)]
+        >>> engine.encode("an other"), engine.encode("other")
+        (array([0, 2], dtype=uint32), array([1], dtype=uint32))
     """
     if not family.prefixed:
         return encode(texts)
-    leads = [family.lead(text) if it and text else "" for text, it in zip(texts, continuing, strict=True)]
+    leads = [_lead(family, text) if it else "" for text, it in zip(texts, continuing, strict=True)]
     encoded = encode([lead + text for lead, text in zip(leads, texts, strict=True)])
+    if len(encoded) != len(texts):
+        raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(texts)} texts")
     sizes = {lead: len(engine.encode(lead)) if lead else 0 for lead in set(leads)}
     return [ids[sizes[lead] :] for lead, ids in zip(leads, encoded, strict=True)]
+
+
+def _lead(family: Family, text: str) -> str:
+    lead = family.lead(text)
+    if lead is None and text:
+        raise ValueError(f"there is no certified cut before {text[0]!r}, so it continues nothing")
+    return lead or ""

@@ -8,8 +8,9 @@ import numpy as np
 import tokenizers
 
 from toktier.engines.base import Ids, contained
+from toktier.engines.continuing import encode_continuing
 from toktier.errors import EngineFailure
-from toktier.families.family import valid_text
+from toktier.families.family import Family, valid_text
 
 PARALLEL = 1 << 15
 """Characters from which on the library's threads are worth being woken: on a busy machine that takes milliseconds."""
@@ -20,7 +21,7 @@ class ReferenceEngine:
 
     Args:
         tokenizer: The library's tokenizer. It becomes the engine's own: its truncation and padding are switched off.
-        digest: The family that it serves, if that is known.
+        family: What it serves, if that is known; needed for texts that continue others.
 
     Example:
         >>> import tokenizers, toktier.families.mini
@@ -34,20 +35,24 @@ class ReferenceEngine:
     is_fast = False
     """Whether it takes less time than an engine that remembers what it gave."""
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, digest: str | None = None) -> None:
+    def __init__(self, tokenizer: tokenizers.Tokenizer, family: Family | None = None) -> None:
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        self.tokenizer, self.digest = tokenizer, digest
+        self.tokenizer = tokenizer
+        self._family = family
+        self.digest = None if family is None else family.digest
 
     def __repr__(self) -> str:
         return f"<toktier engine {self.name}: {self.reason}>"
 
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
         """The ids of a text, uint32, shape (tokens,)."""
-        return self._batch([text])[0]
+        return self._batch([text])[0] if not continuation else self.encode_batch([text], continuation=True)[0]
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts, on all cores if they are long."""
+        if continuation and self._family is not None:
+            return encode_continuing(self._family, self, texts, [True] * len(texts), self.encode_batch)
         if sum(map(len, texts)) < PARALLEL:
             return [self._batch([text])[0] for text in texts]
         return self._batch(list(texts))

@@ -19,7 +19,7 @@ from toktier.engines.base import Ids, Inapplicable, contained
 from toktier.engines.literals import Finder
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import EngineFailure, UnknownEngine
-from toktier.families.family import valid_text
+from toktier.families.family import Family, valid_text
 from toktier.families.literal import Literal
 
 
@@ -29,7 +29,7 @@ class TiktokenReference(ReferenceEngine):
     Args:
         encoding: The library's encoding. Nobody else may change it.
         literals: Its special tokens.
-        digest: The family that it serves, if that is known.
+        family: What it serves, if that is known.
 
     Example:
         >>> from toktier.families.formats.ranked import RankedBPE
@@ -45,8 +45,8 @@ class TiktokenReference(ReferenceEngine):
     reason = "admitted: it is the definition of correct (tiktoken)"
     is_fast = True
 
-    def __init__(self, encoding: tiktoken.Encoding, literals: Iterable[Literal], digest: str | None = None) -> None:
-        self.digest = digest
+    def __init__(self, encoding: tiktoken.Encoding, literals: Iterable[Literal], family: Family | None = None) -> None:
+        self.digest = None if family is None else family.digest
         self.encoding = encoding
         self._special_tokens = Finder(literals)
         self.tokenizer = cast(tokenizers.Tokenizer, Standin(encoding))

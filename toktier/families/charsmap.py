@@ -22,6 +22,11 @@ from toktier.families.trie import keys_of
 Images = dict[int, frozenset[int]]
 
 
+def deletes(component: str) -> bool:
+    """Whether some characters are nothing in the map of a ``Precompiled`` normalizer, which is given as JSON."""
+    return "" in _images(component).values()
+
+
 def rewritten_by_charsmap(component: str, probe: Probe) -> tuple[Images, Images]:
     """What a text can end with that ended with a character, and begin with that began with one of ASCII, where new.
 
@@ -32,7 +37,7 @@ def rewritten_by_charsmap(component: str, probe: Probe) -> tuple[Images, Images]
     Raises:
         Unsupported: The map is malformed, or has a key that begins with a character that prepends itself.
     """
-    images = keys_of(base64.b64decode(json.loads(component)["precompiled_charsmap"]))
+    images = _images(component)
     appended, prepended = probe.clusters()
     beginning: defaultdict[str, list[str]] = defaultdict(list)
     for key, image in images.items():
@@ -53,3 +58,7 @@ def rewritten_by_charsmap(component: str, probe: Probe) -> tuple[Images, Images]
             possible = [images[first]] if first in images else [first, *some]
             starts[ord(first)] = frozenset(ord(image[0]) for image in possible) if all(possible) else frozenset()
     return ends, starts
+
+
+def _images(component: str) -> dict[str, str]:
+    return keys_of(base64.b64decode(json.loads(component)["precompiled_charsmap"]))

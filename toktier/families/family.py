@@ -56,8 +56,8 @@ class Family:
     """Whether a pair of atoms is a cut, at ``left * atoms + right``; shape (atoms * atoms,)."""
     _atom: memoryview = field(repr=False)
     _is_pair: bytes = field(repr=False)
-    _leads: tuple[str, ...] = field(repr=False)
-    """For each atom a character behind which it may be cut off; shape (atoms,)."""
+    _leads: tuple[str | None, ...] = field(repr=False)
+    """For each atom a character behind which it may be cut off, if there is one; shape (atoms,)."""
 
     @classmethod
     def derive(cls, definition: Definition, probe: Probe) -> Family:
@@ -142,25 +142,19 @@ class Family:
         atom = self._atom
         return bool(self._is_pair[atom[ord(left)] * self.atoms + atom[ord(right)]])
 
-    def lead(self, text: str) -> str:
+    def lead(self, text: str) -> str | None:
         """A character behind which a text may be cut off, for tokenizers that put a prefix before every text.
 
         The ids of a text that continues another one are those of ``lead(text) + text``, less those of ``lead(text)``;
         which character it is makes no difference.
 
-        Args:
-            text: What stands behind some certified cut.
-
-        Raises:
-            ValueError: It stands behind none.
+        Returns:
+            The character; None when the text can stand behind no certified cut, or is empty, or the tokenizer puts no
+            prefix before a text.
         """
-        if not (found := self._leads[self._atom[ord(text[0])]]):
-            raise ValueError(f"there is no certified cut before {text[0]!r}")
-        return found
-
-    def may_continue(self, text: str) -> bool:
-        """Whether a text may stand behind a certified cut, so that :meth:`lead` gives a character."""
-        return bool(self._leads[self._atom[ord(text[0])]])
+        if not self._leads or not text:
+            return None
+        return self._leads[self._atom[ord(text[0])]]
 
     def cuts(self, text: str) -> npt.NDArray[np.int64]:
         """All certified cuts of a text.
@@ -195,8 +189,8 @@ class Family:
         return start
 
 
-def _leads(table: npt.NDArray[np.int32], pairs: npt.NDArray[np.bool_]) -> tuple[str, ...]:
-    """For each atom a character that is related to it on its left: a letter of ASCII, if there is one; or nothing."""
+def _leads(table: npt.NDArray[np.int32], pairs: npt.NDArray[np.bool_]) -> tuple[str | None, ...]:
+    """For each atom a character that is related to it on its left: a letter of ASCII, if possible."""
     ranked = np.concatenate([np.arange(start, stop) for start, stop in RANKED])
     first = np.full(len(pairs), len(ranked))
     np.minimum.at(first, table[ranked], np.arange(len(ranked)))
@@ -204,7 +198,7 @@ def _leads(table: npt.NDArray[np.int32], pairs: npt.NDArray[np.bool_]) -> tuple[
     order = order[first[order] < len(ranked)]  # less the atoms that have nothing but surrogates
     points = ranked[first[order[pairs[order].argmax(axis=0)]]]
     exists = np.logical_or.reduce(pairs[order], axis=0)
-    return tuple(chr(point) if it else "" for point, it in zip(points.tolist(), exists.tolist(), strict=True))
+    return tuple(chr(point) if it else None for point, it in zip(points.tolist(), exists.tolist(), strict=True))
 
 
 def finder(points: Iterable[int]) -> Callable[[str], bool]:

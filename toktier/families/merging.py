@@ -28,6 +28,9 @@ VERSION = 1
 MAX_CLASSES = 500
 """Kinds of characters that are told apart by what they are joined with. Llama 2 has 217."""
 
+MAX_JOINS = 200_000
+"""Pairs of characters that are joined. Gemma 3 has 33,695."""
+
 AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 
 
@@ -82,8 +85,11 @@ def _joins(model: tokenizers.models.BPE) -> dict[str, Any] | str:
             return f"byte_fallback lacks the token {missing[0]}"
         unknown += bytes_
     stand_ins = tuple(unknown)
+    pairs = {(left[-1], right[0]) for left, right in merges}
+    if len(pairs) > MAX_JOINS:
+        return f"it joins {len(pairs):,} pairs of characters, which are more than {MAX_JOINS:,}"
     return {
-        "pairs": sorted({(left[-1], right[0]) for left, right in merges}),
+        "pairs": sorted(pairs),
         "known": "".join(sorted(token for token in vocabulary if len(token) == 1)),
         # Without a token for them, what is beside them comes together. And a merge may be of what stands for them.
         "unknown_join": not unknown

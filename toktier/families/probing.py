@@ -236,7 +236,7 @@ class Probe:
                 piece = _piece_of_each(pre_tokenizer, "a" + "a".join(block))
                 letters, asked = piece[::2], piece[1::2]
                 treated[_code_points(block)] = np.select([asked < 0, asked == letters], [dropped, joined], apart)
-            return {each.name: _boundaries(treated == number).tolist() for number, each in enumerate(Behavior)}
+            return {each.name: boundaries(treated == number).tolist() for number, each in enumerate(Behavior)}
 
         answer = self.cache.get(["behavior", tokenizers.__version__, name], compute)
         return np.array(answer[behavior.name], np.int64)
@@ -259,7 +259,7 @@ class Probe:
                     if not same:
                         known.append(run[0])
                     script[_code_points(run)] = same[0] + 1 if same else len(known)
-            return [_boundaries(script == number).tolist() for number in range(len(known) + 1)]
+            return [boundaries(script == number).tolist() for number in range(len(known) + 1)]
 
         answer = self.cache.get(["scripts", tokenizers.__version__], compute)
         return [np.array(runs, np.int64) for runs in answer]
@@ -293,7 +293,7 @@ class Probe:
         return appended, prepended
 
     def _runs(self, kind: str, source: str, compute: Callable[[], npt.NDArray[np.bool_]]) -> Runs:
-        answer = self.cache.get([kind, tokenizers.__version__, source], lambda: _boundaries(compute()).tolist())
+        answer = self.cache.get([kind, tokenizers.__version__, source], lambda: boundaries(compute()).tolist())
         return np.array(answer, np.int64)
 
 
@@ -341,5 +341,6 @@ def _code_points(text: str) -> npt.NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
-def _boundaries(inside: npt.NDArray[np.bool_]) -> Runs:
+def boundaries(inside: npt.NDArray[np.bool_]) -> Runs:
+    """A set of code points, by a flag for each, as its runs."""
     return np.flatnonzero(np.diff(np.concatenate(([False], inside, [False])).view(np.int8)))

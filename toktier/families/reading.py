@@ -105,7 +105,8 @@ class Reader:
         """Reads a normalizer, or those of a sequence."""
         if state is None:
             return
-        if state["type"] == "Sequence":
+        name = state["type"]
+        if name == "Sequence":
             for each in state["normalizers"]:
                 self.normalizer(each)
             return
@@ -113,9 +114,9 @@ class Reader:
         try:
             found = _normalizers(state)
         except Unsupported as error:
-            self.stop(f"normalizer {state['type']}: {error}")
+            self.stop(f"normalizer {name}: {error}")
             return
-        if found and found == self.normalizers[-1:] and isinstance(found[0], Form | CharacterMap):
+        if found == self.normalizers[-1:] and (name in DECOMPOSITION or name in CHARACTER_MAPS):
             return  # each of them leaves alone what it has made
         if len(self.normalizers) + len(found) > MAX_NORMALIZERS:
             self.stop(f"more than {MAX_NORMALIZERS} normalizers one after the other")

@@ -92,14 +92,14 @@ def automata_in(stages: Iterable[Normalizer | PreTokenizer], probe: Probe) -> di
     return automata
 
 
-def behind_splitter(stage: Splitter, relation: Relation, automaton: Automaton, probe: Probe) -> Relation:
+def before_splitter(stage: Splitter, relation: Relation, automaton: Automaton, probe: Probe) -> Relation:
     """The pairs that a splitter cannot cross, and which are parted by it or are related in one piece."""
     relation, inside = relation.refined(partition([members(position, probe) for position in automaton.positions]))
     crossed = crossed_by_splitter(automaton, inside)
     return evolve(relation, pairs=~crossed & (relation.pairs | parted_by_splitter(automaton, inside, stage.keeps)))
 
 
-def behind_scripts(relation: Relation, probe: Probe) -> Relation:
+def before_scripts(relation: Relation, probe: Probe) -> Relation:
     """The same for the splitter at changes of script.
 
     What it does at a character depends on the last one of a script before it. A text that begins with characters of any
@@ -129,10 +129,10 @@ def refuse_too_large(automata: Iterable[Automaton], classes: Iterable[CharacterC
     """
     positions = sum(len(automaton.positions) for automaton in automata)
     if positions > MAX_ITEMS:
-        raise Unsupported(f"the pre-tokenizers have {positions:,} characters and classes, more than {MAX_ITEMS:,}")
+        raise Unsupported(f"the patterns have {positions:,} characters and classes, more than {MAX_ITEMS:,}")
     asked = sum(is_probed(position) for position in classes)
     if asked > MAX_PROBED:
-        raise Unsupported(f"the pre-tokenizers have {asked:,} classes of characters, more than {MAX_PROBED}")
+        raise Unsupported(f"the patterns have {asked:,} classes of characters, more than {MAX_PROBED}")
 
 
 def crossed_by_splitter(automaton: Automaton, inside: npt.NDArray[np.bool_]) -> Pairs:

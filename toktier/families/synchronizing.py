@@ -6,7 +6,7 @@ conditions make it so, each derived from the definition alone:
 
 1. **No literal crosses** (:func:`crossed_by_literals`): no occurrence of an added token, with what its flags let it
    absorb or look at, has ``a`` and ``b`` inside.
-2. **Every rewriting commutes** (:func:`behind_rewriting`), and whatever it can put in the places of ``a`` and ``b``
+2. **Every rewriting commutes** (:func:`before_rewriting`), and whatever it can put in the places of ``a`` and ``b``
    satisfies the rest.
 3. **The splitters part them**: one of them has them in two pieces for certain (:func:`parted_by_splitter`), and neither
    it nor any before it can cross from ``a`` to ``b`` (:func:`crossed_by_splitter`).
@@ -26,6 +26,7 @@ from attrs import frozen
 from toktier.families.alphabet import partition
 from toktier.families.automaton import Automaton
 from toktier.families.bytelevel import first_and_last
+from toktier.families.charsmap import deletes
 from toktier.families.definition import Definition
 from toktier.families.literal import as_matched, beside_literals, refuse_equal_contents
 from toktier.families.merging import parted_by_model
@@ -37,8 +38,8 @@ from toktier.families.splitting import (
     Divider,
     Pattern,
     automata_in,
-    behind_scripts,
-    behind_splitter,
+    before_scripts,
+    before_splitter,
     certainly_matched,
     crossed_by_splitter,
     distinct,
@@ -79,6 +80,7 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
         Unsupported: A pattern or an added token turns out to be outside what the proof covers, or the definition is so
             large that it would take long, or no two characters are parted.
     """
+    refuse_unknown_begin(definition)
     pre_tokenizers = distinct(definition.pre_tokenizers)
     automata = automata_in([*definition.normalizers, *pre_tokenizers], probe)
     literals = definition.literals + definition.superseded
@@ -97,15 +99,33 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
             relation = Relation.uniform(False)
         elif isinstance(stage, Prefix):
             inner.append(stage)
-        relation = behind(stage, relation, automata, probe)
+        relation = before(stage, relation, automata, probe)
     relation = beside_literals(normalized, relation, whitespace, prefixed=any(stage.everywhere for stage in inner))
     for normalizer in reversed(definition.normalizers):
-        relation = behind(normalizer, relation, automata, probe)
+        relation = before(normalizer, relation, automata, probe)
     prefixes = inner + [stage for stage in definition.normalizers if isinstance(stage, Prefix)]
     relation = beside_literals(raw, relation, whitespace, prefixed=any(stage.everywhere for stage in prefixes))
     if not relation.pairs.any():
         raise Unsupported(definition.undivided or "no two characters are always parted")
     return Synchronization(relation, bool(prefixes))
+
+
+def refuse_unknown_begin(definition: Definition) -> None:
+    """Makes sure that what is put before the begin of a text alone is put there.
+
+    The library goes by where a piece was in the original text. ``Precompiled`` does not count what it deletes at the
+    begin, so that what an earlier normalizer has put there lets others take its place.
+
+    Raises:
+        Unsupported: It may be put before other pieces too.
+    """
+    first = [stage for stage in definition.pre_tokenizers if isinstance(stage, Prefix) and not stage.everywhere]
+    later = [stage for stage in definition.normalizers[1:] if isinstance(stage, Charsmap) and deletes(stage.component)]
+    if first and later:
+        raise Unsupported(
+            f"pre-tokenizer {first[0].name}: where the text begins is not known behind a normalizer Precompiled that "
+            "deletes characters after another normalizer"
+        )
 
 
 def any_before(flags: Iterable[bool]) -> list[bool]:
@@ -117,22 +137,22 @@ def any_before(flags: Iterable[bool]) -> list[bool]:
     return list(itertools.accumulate(flags, initial=False))[:-1]
 
 
-def behind(
+def before(
     stage: Normalizer | PreTokenizer, relation: Relation, automata: Mapping[Pattern, Automaton], probe: Probe
 ) -> Relation:
     """The pairs that a stage may be given in two parts, from those for which what is behind it may."""
     if isinstance(stage, Prefix):
         return relation
     if isinstance(stage, Splitter):
-        return behind_splitter(stage, relation, automata[stage], probe)
+        return before_splitter(stage, relation, automata[stage], probe)
     if isinstance(stage, Substitution):
-        return behind_substitution(stage, relation, automata[stage], probe)
+        return before_substitution(stage, relation, automata[stage], probe)
     if isinstance(stage, ScriptSplitter):
-        return behind_scripts(relation, probe)
-    return behind_rewriting(stage, relation, probe)
+        return before_scripts(relation, probe)
+    return before_rewriting(stage, relation, probe)
 
 
-def behind_rewriting(
+def before_rewriting(
     stage: CharacterMap | Form | Trim | Charsmap | ByteLevel, relation: Relation, probe: Probe
 ) -> Relation:
     """The pairs where a rewriting commutes, and of which all that may come of them is related."""
@@ -145,7 +165,7 @@ def behind_rewriting(
     return relation.before(Fates.of(rewritten.ends, relation), starts)
 
 
-def behind_substitution(stage: Substitution, relation: Relation, automaton: Automaton, probe: Probe) -> Relation:
+def before_substitution(stage: Substitution, relation: Relation, automaton: Automaton, probe: Probe) -> Relation:
     """The pairs that no match can cross, and of which all that may come of them is related.
 
     A character in no class of the pattern stays as it is. Where it ends or begins a match, it is the content's end or

@@ -24,8 +24,11 @@ VALUE = (1 << 31) - 1
 LONGEST = 5
 """Bytes of the longest key that can be found: the library looks up clusters of no more."""
 
-MAX_KEYS = 1_000_000
+MAX_KEYS = 300_000
 """Keys of a map, and beginnings of one length. SentencePiece's largest has some 200,000."""
+
+MAX_IMAGE = 1_000
+"""Bytes of an image. SentencePiece's longest has 50."""
 
 
 def keys_of(charsmap: bytes) -> dict[str, str]:
@@ -41,8 +44,9 @@ def keys_of(charsmap: bytes) -> dict[str, str]:
     try:
         (size,) = struct.unpack_from("<I", charsmap)
         units = np.frombuffer(charsmap, "<u4", size // 4, 4).astype(np.int64)
-        images = charsmap[4 + size :]
-        return {key.decode(): images[value : images.index(0, value)].decode() for key, value in _leaves(units).items()}
+        images, leaves = charsmap[4 + size :], _leaves(units)
+        ends = {value: images.index(0, value, value + MAX_IMAGE) for value in set(leaves.values())}
+        return {key.decode(): images[value : ends[value]].decode() for key, value in leaves.items()}
     except (ValueError, IndexError, struct.error) as error:
         raise Unsupported(f"normalizer Precompiled: its map is malformed: {error}") from None
 
@@ -53,14 +57,14 @@ def _leaves(units: Units) -> dict[bytes, int]:
     labels = np.arange(1, 256)
     paths, bases = [b""], np.array([_offset(units[:1])[0]])
     for _ in range(LONGEST):
-        if len(found) + len(paths) > MAX_KEYS:
-            raise ValueError("too many keys")
         below_paths: list[bytes] = []
         below = []
         for i in range(0, len(paths), 4096):
             places = bases[i : i + 4096, None] ^ labels
             inside = places < len(units)
             matched = inside & ((units[np.where(inside, places, 0)] & LABEL) == labels)
+            if len(found) + len(below_paths) + np.count_nonzero(matched) > MAX_KEYS:
+                raise ValueError("too many keys")
             parents, bytes_ = np.nonzero(matched)
             reached = places[matched]
             next_bases = reached ^ _offset(units[reached])

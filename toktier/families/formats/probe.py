@@ -14,7 +14,7 @@ import tiktoken
 from attrs import define
 
 from toktier.families.pattern import Unsupported, escaped
-from toktier.families.probing import CODE_POINTS, Probe, Runs, blocks, every_character
+from toktier.families.probing import CODE_POINTS, Probe, Runs, blocks, boundaries, every_character
 
 BYTES = {bytes((value,)): value for value in range(256)}
 """The ranks of an encoding in which every byte is its own id."""
@@ -54,7 +54,8 @@ class TiktokenProbe(Probe):
 
     def _asked(self, kind: str, pattern: str, texts: Iterable[str]) -> Runs:
         answer = self.cache.get(
-            [f"tiktoken {kind}", tiktoken.__version__, pattern], lambda: _boundaries(_matched_by(pattern, texts))
+            [f"tiktoken {kind}", tiktoken.__version__, pattern],
+            lambda: boundaries(_matched_by(pattern, texts)).tolist(),
         )
         return np.array(answer, np.int64)
 
@@ -70,9 +71,3 @@ def _matched_by(pattern: str, texts: Iterable[str]) -> npt.NDArray[np.bool_]:
         found = bytes(encoding.encode_ordinary(text)).decode("utf-8")
         matched[np.frombuffer(found.encode("utf-32-le"), np.uint32)] = True
     return matched
-
-
-def _boundaries(inside: npt.NDArray[np.bool_]) -> list[int]:
-    """A set of code points as the ascending boundaries of its runs."""
-    edges: list[int] = np.flatnonzero(np.diff(np.concatenate(([False], inside, [False])).view(np.int8))).tolist()
-    return edges

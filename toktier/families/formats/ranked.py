@@ -154,17 +154,19 @@ class RankedBPE:
         special_tokens: Mapping[Any, Any] = self.special_tokens
         if not ranks:
             raise InvalidDefinition(f"{self.where}: no token has a rank")
-        for content, id in special_tokens.items():
-            if not isinstance(content, str) or not _is_id(id):
-                raise InvalidDefinition(f"{self.where}: special token {content!r}: its id {id!r} is none")
-            if not content:
-                raise InvalidDefinition(f"{self.where}: special token '' is empty and would be found everywhere")
-        of: dict[int, bytes] = {}
+        of: dict[int, bytes | str] = {}
         for token, rank in ranks.items():
             if not isinstance(token, bytes) or not _is_id(rank):
                 raise InvalidDefinition(f"{self.where}: token {token!r}: its rank {rank!r} is none")
             if (other := of.setdefault(rank, token)) != token:
                 raise InvalidDefinition(f"{self.where}: tokens {other!r} and {token!r}: both have the rank {rank}")
+        for content, id in special_tokens.items():
+            if not isinstance(content, str) or not _is_id(id):
+                raise InvalidDefinition(f"{self.where}: special token {content!r}: its id {id!r} is none")
+            if not content:
+                raise InvalidDefinition(f"{self.where}: special token '' is empty and would be found everywhere")
+            if (taken := of.setdefault(id, content)) != content:
+                raise InvalidDefinition(f"{self.where}: special token {content!r}: {taken!r} has its id {id} already")
 
 
 def of_encoding(encoding: tiktoken.Encoding) -> RankedBPE:

@@ -10,6 +10,9 @@ import re
 
 from toktier.errors import InvalidDefinition
 
+MAX_DIGITS = 10
+"""Digits of a rank: ids are less than 2 to the power of 32."""
+
 _LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2}[ \t]+[0-9]+")
 
 
@@ -47,7 +50,7 @@ def read_ranks(data: bytes, where: str) -> dict[bytes, int]:
         parts = line.split()
         if not parts:
             continue
-        if len(parts) != 2 or not parts[1].isdigit():
+        if len(parts) != 2 or not parts[1].isdigit() or len(parts[1]) > MAX_DIGITS:
             raise InvalidDefinition(f"{where}: line {number}: {line[:60]!r} is not a token in base64 and its rank")
         try:
             # Whisper's file has a place of no bytes, as "=".
