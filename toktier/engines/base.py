@@ -37,7 +37,7 @@ class Engine(Protocol):
             text: Any text without lone surrogates.
             continuation: The text continues another one, from which it was parted at a certified cut. It makes a
                 difference only to definitions that put a prefix before a text, and what stands before the engines sees
-                to that (:mod:`toktier.engines.continuing`): an engine itself is asked for whole texts, and may ignore
+                to that (``toktier.engines.continuing``): an engine itself is asked for whole texts, and may ignore
                 it.
 
         Returns:

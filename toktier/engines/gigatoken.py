@@ -23,7 +23,7 @@ import numpy as np
 
 from toktier.engines.base import Ids, Inapplicable
 from toktier.engines.literals import refuse_overlaps
-from toktier.engines.normality import Normality
+from toktier.engines.normality import Normality, refuse_other_rewriting
 from toktier.engines.novelty import Novelty
 from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family
@@ -95,6 +95,7 @@ class GigatokenEngine:
         """Raises :class:`Inapplicable` for what can be told at once."""
         if importlib.util.find_spec("gigatoken") is None:
             raise Inapplicable("not installed: pip install gigatoken")
+        refuse_other_rewriting(family.definition)
         if reference.tokenizer.encode_special_tokens:
             raise Inapplicable("special tokens are encoded as text")
 

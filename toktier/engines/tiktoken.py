@@ -16,7 +16,7 @@ import tiktoken
 
 from toktier.engines.base import Ids, Inapplicable
 from toktier.engines.literals import Literals
-from toktier.engines.normality import Normality
+from toktier.engines.normality import Normality, refuse_other_rewriting
 from toktier.engines.ranks import ranks_of
 from toktier.engines.reference import ReferenceEngine
 from toktier.families import pattern
@@ -24,7 +24,7 @@ from toktier.families.family import Family
 from toktier.families.pattern import UNBOUNDED, CharacterClass, Mode, Node
 from toktier.families.probing import Probe
 from toktier.families.splitting import members
-from toktier.families.stages import ByteLevel, CharacterMap, Form, Pieces, Splitter
+from toktier.families.stages import ByteLevel, Pieces, Splitter
 
 NOTHING = "\uffff\ufffe"
 """A special token that the library is told of when there is no other: without any, it would look everywhere."""
@@ -85,8 +85,7 @@ class TiktokenEngine:
             raise Inapplicable(f"there are {len(definition.splitters)} split patterns in a row")
         if definition.pre_tokenizers != (definition.splitters[0], ByteLevel()):
             raise Inapplicable("a pre-tokenizer does more than divide by a pattern")
-        if not all(isinstance(stage, CharacterMap | Form) for stage in definition.normalizers):
-            raise Inapplicable("a normalizer does more than map characters")
+        refuse_other_rewriting(definition)
         if reference.tokenizer.encode_special_tokens:
             raise Inapplicable("special tokens are encoded as text")
 
