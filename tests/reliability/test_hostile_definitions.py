@@ -6,10 +6,12 @@ process, is tried in a process of its own with limits on processor time and addr
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import pathlib
 import random
+import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -78,6 +80,12 @@ def pre_tokenizers_in(value: Json) -> Json:
 
 def with_pre_tokenizer(value: Json) -> Json:
     return definition() | {"pre_tokenizer": value}
+
+
+def with_charsmap(units: list[int], images: bytes) -> Json:
+    """A definition whose normalizer has a map of a trie's units and of images."""
+    charsmap = struct.pack(f"<I{len(units)}I", 4 * len(units), *units) + images
+    return definition(normalizer={"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()})
 
 
 def written(value: Json, **raw: str) -> str:
@@ -644,6 +652,19 @@ DANGEROUS: dict[str, tuple[Callable[[], Json | str | bytes], Expected, Limits]] 
         | {"added_tokens": [{"id": 1000} | flags(characters(1_900), normalized=True)]},
         (LOADS, "no two characters are always parted"),
         Limits(seconds=8, megabytes=1024),
+    ),
+    "a map of characters whose beginnings never end": (
+        lambda: with_charsmap([256 << 10, *[0] * 256, *(byte | byte << 10 for byte in range(1, 256))], b"a\0"),
+        (LOADS, "its map is malformed: too many keys"),
+        Limits(seconds=4),
+    ),
+    "a map of characters with a very long image": (
+        lambda: with_charsmap(
+            [256 << 10, *[0] * 255, 1 << 31, *(byte | 1 << 8 | byte << 10 for byte in range(1, 256))],
+            b"a" * 2_000 + b"\0",
+        ),
+        (LOADS, "its map is malformed"),
+        Limits(seconds=4),
     ),
     "100 pre-tokenizers of 30 characters": (
         lambda: with_pre_tokenizer(pre_tokenizers_of(*(characters(3_000)[i::100] for i in range(100)))),
