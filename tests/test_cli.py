@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import os
@@ -134,6 +135,23 @@ def test_sixty_kinds_of_characters_fit(tmp_path: pathlib.Path, columns: int) -> 
     assert "…" not in result.output.partition("╲")[2]  # nothing of the tables is truncated
 
 
+def test_hundreds_of_kinds_of_characters_are_not_printed(tmp_path: pathlib.Path) -> None:
+    result = run("inspect", saved(zoo.build("bytes alone"), tmp_path), columns=200)
+    assert len(result.output.splitlines()) < 40
+    assert "--json has it" in result.output
+
+
+def test_a_rank_file_is_taken_with_a_pattern(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "tiny.tiktoken"
+    tokens = [*(bytes((value,)) for value in range(256)), b"Hi"]
+    file.write_bytes(b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens)))
+    assert "give pattern=" in run("encode", str(file), "Hi").output
+    assert run("encode", str(file), "Hi i", "--pattern", "gpt2").output.split() == ["256", "32", "105"]
+    assert run("inspect", str(file), "--pattern", "gpt2").exit_code == 0
+    verified = run("verify", str(file), "--pattern", "gpt2", "--seconds", "0", "--quarantine", str(tmp_path / "none"))
+    assert verified.exit_code == 0, verified.output
+
+
 def test_inspect_says_why_a_tokenizer_is_not_supported(tmp_path: pathlib.Path) -> None:
     source = saved(zoo.build("lookbehind"), tmp_path)
     reason = toktier.load(source).family.reason
@@ -174,6 +192,13 @@ def test_cuts_divide_the_ids_without_changing_them() -> None:
     assert " ".join(lines).split() == [str(id) for id in tok.encode(text)]
     paragraphs = run("encode", "toktier-mini", text, "--cuts", "--pieces").output.split("\n\n")
     assert len(paragraphs) == len(lines)
+
+
+def test_behind_a_cut_pieces_are_what_they_are_in_the_whole(tmp_path: pathlib.Path) -> None:
+    source = saved(zoo.build("Llama 2"), tmp_path)
+    whole, parts = (run("encode", source, "the fox  it", "--pieces", *cuts).output for cuts in ((), ("--cuts",)))
+    assert [line for line in parts.splitlines() if line] == whole.splitlines()
+    assert len(parts.splitlines()) > len(whole.splitlines())
 
 
 def test_cuts_of_an_unsupported_tokenizer_are_none_and_the_reason_is_told(tmp_path: pathlib.Path) -> None:

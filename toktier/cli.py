@@ -26,7 +26,7 @@ try:
     from toktier.bench import measuring, plan, plot, report, serve_report, serving
     from toktier.campaign.commands import reproduce, verify
     from toktier.inspection import inspection, overview, relation, shown, visible
-    from toktier.terminal import Failure, plain_console, read
+    from toktier.terminal import Failure, plain_console, read, with_pattern
 except ModuleNotFoundError as missing:
     package = str(missing.name).partition(".")[0]
     print(f"the command line needs the package {package}: pip install click rich", file=sys.stderr)
@@ -49,6 +49,10 @@ class Commands(click.Group):
             raise Failure(str(error)) from error
         except OSError as error:
             raise Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
+
+
+MOST_SHOWN = 100
+"""Atoms of a relation that is printed whole."""
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -77,7 +81,8 @@ main.add_command(reproduce)
 @click.option(
     "--compare", is_flag=True, help="Compare engines with the reference first, some seconds each, if not done yet."
 )
-def inspect(source: str, as_json: bool, compare: bool) -> None:
+@with_pattern
+def inspect(source: str, as_json: bool, compare: bool, pattern: str | None) -> None:
     """Show what a tokenizer is, and where its texts may be cut.
 
     A text may be cut between two characters when its ids are always those of the left part followed by
@@ -89,8 +94,9 @@ def inspect(source: str, as_json: bool, compare: bool) -> None:
       toktier inspect path/to/tokenizer.json
       toktier inspect toktier-mini --json | jq .sync_pairs
       toktier inspect toktier-mini --compare
+      toktier inspect qwen.tiktoken --pattern qwen
     """  # noqa: D301
-    tok = toktier.load(source)
+    tok = toktier.load(source, pattern=pattern)
     if compare:
         click.echo("comparing engines with the reference, unless that was done before ...", err=True)
     report = tok.report(compare=compare)
@@ -100,6 +106,9 @@ def inspect(source: str, as_json: bool, compare: bool) -> None:
     console = plain_console()
     console.print(overview(source, tok, report))
     if tok.family.supported:
+        if tok.family.atoms > MOST_SHOWN:
+            console.print("\nToo much to be shown: --json has it, and toktier encode --cuts the cuts of a text.")
+            return
         console.print("\n✓  every text may be cut between the character on the left and the one on top")
         console.print("+  so many more characters are alike\n")
         console.print(*relation(tok.family, console.width), sep="\n\n")
@@ -112,8 +121,16 @@ def inspect(source: str, as_json: bool, compare: bool) -> None:
 @click.option("--ids/--pieces", "as_ids", default=True, help="Print ids, or each piece of the text with its ids.")
 @click.option("--cuts", is_flag=True, help="Begin a new line, with --pieces a new paragraph, at each certified cut.")
 @click.option("--add-special-tokens", is_flag=True, help="Apply the tokenizer's post-processor: BOS, EOS, template.")
+@with_pattern
 def encode(
-    source: str, text: str | None, *, file: str | None, as_ids: bool, cuts: bool, add_special_tokens: bool
+    source: str,
+    text: str | None,
+    *,
+    file: str | None,
+    as_ids: bool,
+    cuts: bool,
+    add_special_tokens: bool,
+    pattern: str | None,
 ) -> None:
     """Encode TEXT, a file, or what comes in on the standard input.
 
@@ -130,7 +147,7 @@ def encode(
         raise click.UsageError("give either TEXT or --file")
     if cuts and add_special_tokens:
         raise click.UsageError("--add-special-tokens is for a whole text, --cuts for its parts: give one of them")
-    tok = toktier.load(source)
+    tok = toktier.load(source, pattern=pattern)
     text = read(file) if text is None else text
     if add_special_tokens:
         parts = [tok.encode(text, add_special_tokens=True)]
@@ -139,19 +156,19 @@ def encode(
         parts = tok.planner.encode_parts([text[i:j] for i, j in pairwise(edges)], tok.engine(), continuation=False)
     if cuts and not tok.family.supported:
         click.echo(shown(f"No certified cuts: {tok.family.reason}"), err=True)
+    step = _stepping(tok)
     for number, ids in enumerate(part.tolist() for part in parts):
         if as_ids:
             click.echo(" ".join(map(str, ids)))
             continue
         if number:
             click.echo()
-        for members, piece in pieces(tok, ids):
+        for members, piece in pieces(tok, ids, step):
             click.echo(f"{' '.join(map(str, members)):>8}  {visible(piece)}")
 
 
-def pieces(tok: Tokenizer, ids: Sequence[int]) -> list[tuple[list[int], str]]:
-    """Ids with their texts; several together where a character is divided among them."""
-    step = _stepping(tok)
+def pieces(tok: Tokenizer, ids: Sequence[int], step: Callable[[int], str | None]) -> list[tuple[list[int], str]]:
+    """Ids with their texts, by what takes one after the other; several where a character is divided among them."""
     found: list[tuple[list[int], str]] = []
     waiting: list[int] = []
     for id in ids:

@@ -37,3 +37,9 @@ def read(file: str | None) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise Failure(f"{file or 'standard input'}: not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+with_pattern = click.option(
+    "--pattern", help="For a rank file: how texts are split, by a name such as cl100k_base or as a regular expression."
+)
+"""The option of commands that take a tokenizer which may not say it itself."""

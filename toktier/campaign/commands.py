@@ -21,7 +21,7 @@ from toktier.campaign.verification import ONLY_ONCE, Campaign, admitted, counter
 from toktier.inspection import shown
 from toktier.reproduction import Reproduction, encodes_special_tokens, versions
 from toktier.router import NAMES
-from toktier.terminal import Failure, plain_console, read
+from toktier.terminal import Failure, plain_console, read, with_pattern
 from toktier.tokenizer import Tokenizer
 
 CHARACTERS = 1_000_000
@@ -50,6 +50,7 @@ INTERRUPTED = 130
     help="Also cut every string of up to L atoms; 0, or nothing at the end of the line: as many as minutes allow.",
 )
 @click.option("--json", "as_json", type=click.File("w", lazy=False), help="Write everything there.")
+@with_pattern
 def verify(
     source: str,
     files: Sequence[str],
@@ -60,6 +61,7 @@ def verify(
     quarantine: str,
     length: int | None,
     as_json: IO[str] | None,
+    pattern: str | None,
 ) -> None:
     """Look for a text or an operation for which the ids are not those of the reference.
 
@@ -88,7 +90,7 @@ def verify(
         raise click.UsageError(f"there is no text in {', '.join(files)}")
     if length == 1:
         raise click.UsageError("--exhaustive: a string can be cut from 2 characters on, so give 2 or more")
-    tok = load(source)
+    tok = load(source, pattern=pattern)
     if length is not None and not tok.family.supported:
         raise Failure(f"--exhaustive: there are no certified cuts, since {tok.family.reason}")
     if not engines:

@@ -12,7 +12,7 @@ from toktier.engines.base import Inapplicable
 from toktier.families.definition import Definition
 from toktier.families.family import finder
 from toktier.families.normalization import rewriting
-from toktier.families.probing import Probe
+from toktier.families.probing import Probe, code_points_of
 from toktier.families.stages import CharacterMap, Form, Normalizer
 
 
@@ -42,7 +42,8 @@ class Normality:
     def __init__(self, normalizers: Sequence[Normalizer], probe: Probe) -> None:
         # If no character of a text can be other than itself at the end of a normalized one, none is when it is added.
         stages = [stage for stage in normalizers if isinstance(stage, CharacterMap | Form)]
-        changing = {c for stage in stages for c in rewriting(stage, probe).ends}
+        rewritings = [rewriting(stage, probe) for stage in stages]
+        changing = {c for each in rewritings for c in (*each.ends, *code_points_of(each.lost))}
         self._always = not normalizers
         self._ascii = all(c >= 0x80 for c in changing)
         self._may_change = finder(changing)

@@ -11,13 +11,15 @@ composes with nothing before it is a boundary of every normalization form.
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Mapping
 
-from attrs import field, frozen
+import numpy as np
+from attrs import cmp_using, field, frozen
 
 from toktier.families.charsmap import rewritten_by_charsmap
-from toktier.families.probing import CODE_POINTS, Probe
+from toktier.families.probing import CODE_POINTS, Probe, Runs
 from toktier.families.relation import Characters
 from toktier.families.stages import CharacterMap, Charsmap, Form, Trim
 
@@ -34,11 +36,13 @@ class Rewriting:
     Attributes:
         ends: By code point ``a``, what ``N(X a)`` can end with, over all ``X``. Empty: not known.
         starts: By code point ``b``, what ``N(b Y)`` can begin with, over all ``Y``. Empty: it does not commute there.
+        lost: The code points of which nothing is known on either side, as runs.
         unknown_from: The first of the code points of which nothing is known that it can begin with, to the last.
     """
 
     ends: Mapping[int, Characters] = field(factory=dict)
     starts: Mapping[int, Characters] = field(factory=dict)
+    lost: Runs = field(factory=lambda: np.zeros(0, np.int64), eq=cmp_using(np.array_equal))
     unknown_from: int = CODE_POINTS
 
 
@@ -66,9 +70,11 @@ def rewriting(stage: CharacterMap | Form | Trim | Charsmap, probe: Probe) -> Rew
         return Rewriting(lost, lost if stage.left else {})
     # A character that is deleted leaves unknown neighbours.
     changes = probe.changes(stage.component)
+    one = functools.cache(lambda character: frozenset((ord(character),)))
     return Rewriting(
-        {c: frozenset(map(ord, after[-1:])) for c, after in changes.items()},
-        {c: frozenset(map(ord, after[:1])) for c, after in changes.items()},
+        {c: one(after[-1]) for c, after in changes.items()},
+        {c: one(after[0]) for c, after in changes.items()},
+        probe.deleted(stage.component),
     )
 
 

@@ -169,26 +169,39 @@ class Probe:
         return self._runs("lookalikes", pattern, compute)
 
     def changes(self, component: str) -> dict[int, str]:
-        """What a normalizer makes of each single character that it changes, by code point.
+        """What a normalizer makes of each single character that it changes and does not delete, by code point.
 
         Args:
             component: The normalizer as the library writes it, JSON; or its type alone, such as ``NFC``.
         """
+        return {int(code): text for code, text in self._changes(component)["changed"].items()}
 
-        def compute() -> dict[str, str]:
+    def deleted(self, component: str) -> Runs:
+        """The characters of which a normalizer leaves nothing; its argument is that of :meth:`changes`."""
+        return np.array(self._changes(component)["deleted"], np.int64)
+
+    def _changes(self, component: str) -> dict[str, Any]:
+        def compute() -> dict[str, Any]:
             asked = "".join(map(chr, self.changes(decomposition))) if decomposition else every_character()
             normalize = _normalizer(component).normalize_str
-            return {
+            changed = {
                 str(ord(c)): result
                 for block in blocks(asked.replace(SEPARATOR, ""))
                 for c, result in zip(block, normalize(SEPARATOR.join(block)).split(SEPARATOR), strict=True)
                 if c != result
             }
+            # Of half the code space, where it is unassigned: as runs.
+            deleted = np.zeros(CODE_POINTS, bool)
+            deleted[[int(code) for code, result in changed.items() if not result]] = True
+            return {
+                "deleted": boundaries(deleted).tolist(),
+                "changed": {code: result for code, result in changed.items() if result},
+            }
 
         # A composing form changes no single character that its decomposition leaves alone.
         decomposition = {"NFC": "NFD", "NFKC": "NFKD"}.get(component)
-        answer = self.cache.get(["normalizer", tokenizers.__version__, component], compute)
-        return {int(code): text for code, text in answer.items()}
+        answer: dict[str, Any] = self.cache.get(["changes", tokenizers.__version__, component], compute)
+        return answer
 
     def combining(self) -> Runs:
         """The non-starters: characters that canonical ordering moves.

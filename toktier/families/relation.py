@@ -14,7 +14,7 @@ import numpy.typing as npt
 from attrs import evolve, field, frozen
 
 from toktier.families.alphabet import Alphabet, refuse_too_many
-from toktier.families.probing import CODE_POINTS
+from toktier.families.probing import CODE_POINTS, Runs
 
 Pairs: TypeAlias = npt.NDArray[np.bool_]
 """``pairs[left, right]`` for two atoms; shape (atoms, atoms)."""
@@ -120,13 +120,13 @@ class Fates:
     fates: Sequence[frozenset[int]] = field(repr=False)
 
     @classmethod
-    def of(cls, images: Mapping[int, Characters], relation: Relation, *, unknown_from: int = CODE_POINTS) -> Fates:
+    def of(cls, images: Mapping[int, Characters], relation: Relation, unknown: Runs) -> Fates:
         """Those of characters that stay as they are, but for some; and for those of which nothing is known."""
         atoms_of: dict[Characters, int] = {}
         numbers = {frozenset((atom,)): atom for atom in range(relation.size)}
         table = relation.table.copy()
-        if unknown_from < CODE_POINTS:
-            table[unknown_from:] = numbers.setdefault(frozenset(), len(numbers))
+        for start, stop in unknown.reshape(-1, 2).tolist():
+            table[start:stop] = numbers.setdefault(frozenset(), len(numbers))
         for code_point, image in images.items():
             if image not in atoms_of:
                 atoms = frozenset(relation.table[list(image)].tolist())

@@ -32,7 +32,7 @@ from toktier.families.literal import as_matched, beside_literals, refuse_equal_c
 from toktier.families.merging import parted_by_model
 from toktier.families.normalization import rewriting
 from toktier.families.pattern import Unsupported
-from toktier.families.probing import Probe, code_points_of
+from toktier.families.probing import CODE_POINTS, Probe, code_points_of
 from toktier.families.relation import Fates, Relation
 from toktier.families.splitting import (
     Divider,
@@ -161,8 +161,9 @@ def before_rewriting(
         fates = [frozenset((atom,)) for atom in range(relation.size)]
         return relation.before(Fates(relation.table[last], fates), Fates(relation.table[first], fates))
     rewritten = rewriting(stage, probe)
-    starts = Fates.of(rewritten.starts, relation, unknown_from=rewritten.unknown_from)
-    return relation.before(Fates.of(rewritten.ends, relation), starts)
+    beyond = np.array([rewritten.unknown_from, CODE_POINTS])
+    ends = Fates.of(rewritten.ends, relation, rewritten.lost)
+    return relation.before(ends, Fates.of(rewritten.starts, relation, np.concatenate([beyond, rewritten.lost])))
 
 
 def before_substitution(stage: Substitution, relation: Relation, automaton: Automaton, probe: Probe) -> Relation:
