@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toktier.families.normalization import DECOMPOSITION, Rewriting, rewriting
-from toktier.families.probing import DiskCache, Probe, blocks, every_character
+from toktier.families.probing import DiskCache, Probe, blocks, code_points_of, every_character
 from toktier.families.reading import CHARACTER_MAPS
 from toktier.families.stages import CharacterMap, Charsmap, Form, Trim
 from toktier.families.trie import compiled
@@ -70,13 +70,20 @@ def claims(name: str) -> Rewriting:
     return rewriting(STAGES[name][0], PROBE)
 
 
+@functools.cache
+def lost(name: str) -> frozenset[int]:
+    return frozenset(code_points_of(claims(name).lost))
+
+
 def starts(name: str, character: str) -> set[str]:
     claimed = claims(name)
-    unknown = ord(character) >= claimed.unknown_from
+    unknown = ord(character) >= claimed.unknown_from or ord(character) in lost(name)
     return set() if unknown else {*map(chr, claimed.starts.get(ord(character), {ord(character)}))}
 
 
 def ends(name: str, character: str) -> set[str]:
+    if ord(character) in lost(name):
+        return set()
     return {*map(chr, claims(name).ends.get(ord(character), {ord(character)}))}
 
 
@@ -182,9 +189,8 @@ def test_characters_that_no_normalizer_touches_are_not_mentioned() -> None:
 
 
 def test_a_character_that_is_deleted_leaves_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Probe, "changes", lambda self, name: {ord("x"): "", ord("y"): "uv"})
+    monkeypatch.setattr(Probe, "_changes", lambda self, name: {"deleted": [120, 121], "changed": {"121": "uv"}})
     claimed = rewriting(CharacterMap("{}"), PROBE)
-    assert not claimed.starts[ord("x")]
-    assert not claimed.ends[ord("x")]
+    assert claimed.lost.tolist() == [ord("x"), ord("x") + 1]
     assert claimed.starts[ord("y")] == {ord("u")}
     assert claimed.ends[ord("y")] == {ord("v")}
