@@ -161,6 +161,10 @@ class Tokenizer:
         Args:
             ids: Token ids.
             skip_special_tokens: Leave out special tokens, as the reference does unless told otherwise.
+
+        Raises:
+            OverflowError: An id is negative.
+            KeyError: An id belongs to no token, and the reference is tiktoken; ``tokenizers`` leaves it out.
         """
         listed = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
         return self._reference.tokenizer.decode(listed, skip_special_tokens=skip_special_tokens)
