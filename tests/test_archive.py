@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -548,6 +549,21 @@ def test_after_a_fork_a_file_that_went_bad_is_given_up(path: pathlib.Path, caplo
         assert some.get(b"", "key") is None
         some.put(b"", "key", b"data", 1.0)
     assert len(warnings(caplog)) == 1
+
+
+def test_a_fork_that_is_interrupted_while_it_waits_leaves_nothing_locked(path: pathlib.Path) -> None:
+    """The system forks all the same, and calls what comes after it."""
+    with Archive(path) as some, Archive(path) as other:
+        with (
+            mock.patch.object(module._Line, "disconnect", side_effect=InterruptedError),
+            pytest.raises(InterruptedError),
+        ):
+            module._pause()
+        module._resume()
+        assert not any(line.lock.locked() for it in (some, other) for line in (it._writer, it._reader))
+        assert some.put(b"", "a", b"state", used=1.0)
+    with Archive(path) as some:  # which waits for forks that are under way
+        assert some.get(b"", "a") == b"state"
 
 
 # --- Killed processes

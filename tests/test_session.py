@@ -437,8 +437,9 @@ class Careless:
         (Careless(lambda ids: ids, forgets=True), "1 results for 2 texts"),
         (Careless(lambda ids: ids.astype(np.int64)), "int64, not uint32"),
         (Careless(lambda ids: ids.tolist()), "list, not uint32"),
+        (Careless(lambda ids: ids[:, None]), r"shape \(\d+, 1\), not \(tokens,\)"),
     ],
-    ids=["too few results", "another type", "a list"],
+    ids=["too few results", "another type", "a list", "a column"],
 )
 def test_what_an_engine_must_not_give_is_refused(engine: Careless, message: str) -> None:
     with pytest.raises(TypeError, match=message):

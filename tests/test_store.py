@@ -439,7 +439,7 @@ def test_idle_sessions_are_saved_meanwhile(
     some.encode(long_text[:5_000], session="a")
     assert some._saver is not None
     deadline = time.monotonic() + 20
-    while some._saver.load(shelf.Key("", "a")) is None:
+    while some._saver.load(shelf.Key("", "a"), some._shelf) is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     some.close()
@@ -488,7 +488,7 @@ def test_a_killed_process_leaves_each_session_as_before_or_after_its_last_call(t
         with SessionStore(MINI, path=path) as some:
             assert some._saver is not None
             for name, call in last.items():
-                data = some._saver.load(shelf.Key("", name))
+                data = some._saver.load(shelf.Key("", name), some._shelf)
                 assert data is not None
                 session = Session.from_bytes(MINI, data)
                 begun = number + 1 if str((number + 1) % 5) == name else call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import logging
 import pathlib
 import sqlite3
@@ -46,6 +47,8 @@ def interrupted(at: int, call: Callable[[], object]) -> None:
             if left == 0:
                 raise Interrupt
 
+    # What others are told of a collection is a call of theirs, and what that raises is not raised here.
+    gc.disable()
     try:
         sys.setprofile(profile)
         call()
@@ -53,6 +56,7 @@ def interrupted(at: int, call: Callable[[], object]) -> None:
         pass
     finally:
         sys.setprofile(None)
+        gc.enable()
 
 
 CHANGES: dict[str, tuple[str, str]] = {
@@ -386,7 +390,7 @@ def test_what_is_forgotten_while_it_goes_stays_forgotten(tmp_path: pathlib.Path)
             go_on.set()
             evicting.join(10)
             forgetting.join(10)
-        assert some._saver.load(shelf.Key("", "a")) is None
+        assert some._saver.load(shelf.Key("", "a"), some._shelf) is None
 
 
 def test_what_a_busy_file_did_not_take_is_saved_later(
@@ -405,7 +409,7 @@ def test_what_a_busy_file_did_not_take_is_saved_later(
                 some.flush()
             some.forget("b")
             assert some._saver is not None
-            assert some._saver.load(shelf.Key("", "b")) is None
+            assert some._saver.load(shelf.Key("", "b"), some._shelf) is None
             other.execute("ROLLBACK")
         assert some.usage().unsaved == 1
     watched = Watched(MINI.engine("reference"))
@@ -597,3 +601,147 @@ def test_a_call_that_was_interrupted_at_the_door_keeps_nobody_out() -> None:
     for text, session in ((WORDS + "More.", "a"), (WORDS + "Other.", "b"), (WORDS, None)):
         assert some.encode(text, session=session).tolist() == REFERENCE(text)
     asyncio.run(some.encode_async(WORDS, session="a"))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_wherever_a_call_is_interrupted_nothing_stays_in_use_or_in_the_index(name: str) -> None:
+    before, after = CHANGES[name]
+    for at in range(1, 140):
+        some = SessionStore(MINI, engine="reference")
+        some.encode(before, session="a")
+        interrupted(at, functools.partial(some.encode, after, session="a"))
+        entries = some._shelf._entries.values()
+        assert not any(entry.users for entry in entries), at
+        assert some._shelf._bytes == sum(entry.size for entry in entries)
+        some.forget("a")
+        assert not some._shelf._index._names, at
+        assert some._shelf._bytes == 0
+
+
+def test_a_name_that_was_left_in_the_index_is_passed_over() -> None:
+    some = SessionStore(MINI)
+    some._shelf._index.add(shelf.Key("", "gone"), some._shelf._index.digests(WORDS, ""))
+    assert some.encode(WORDS).tolist() == REFERENCE(WORDS)
+
+
+def test_a_session_that_a_signal_left_locked_goes_all_the_same() -> None:
+    some = SessionStore(MINI)
+    some.encode(WORDS, session="a")
+    (entry,) = some._shelf._entries.values()
+    assert entry.lock.acquire()
+    entry.used -= 1e6
+    sweeping = threading.Thread(target=some._shelf.sweep, daemon=True)
+    sweeping.start()
+    sweeping.join(10)
+    assert not sweeping.is_alive()
+    assert not len(some)
+
+
+def test_a_session_that_somebody_looked_at_when_it_was_to_go_is_saved_before_it_goes(tmp_path: pathlib.Path) -> None:
+    with SessionStore(MINI, path=tmp_path / "sessions") as some:
+        some.encode(WORDS, session="a")
+        (entry,) = some._shelf._entries.values()
+        entry.used -= 1e6
+
+        class LookedAt:
+            """A lock that is free again when it was refused."""
+
+            refused = 0
+
+            def acquire(self, blocking: bool) -> bool:
+                self.refused += 1
+                return self.refused > 1
+
+            def release(self) -> None:
+                pass
+
+            def locked(self) -> bool:
+                return False
+
+        entry.lock = LookedAt()  # type: ignore[assignment]
+        some._shelf.sweep()
+        assert not len(some)
+        assert some._saver is not None
+        assert some._saver.load(shelf.Key("", "a"), some._shelf) is not None
+
+
+def test_the_turns_of_a_loop_that_was_closed_are_nobody_else_s() -> None:
+    """Another loop may have the number of one that is gone, whose turns never end."""
+    engine = Slow()
+    some = SessionStore(MINI, engine=engine)
+
+    async def left() -> None:
+        await asyncio.wait_for(some.encode_async("x", session="a"), 0.005)
+
+    with mock.patch("toktier.store.id", return_value=1, create=True):
+        with pytest.raises(asyncio.TimeoutError):
+            asyncio.run(left())
+        assert engine.begun.acquire(timeout=10)
+
+        async def following() -> Ids:
+            call = asyncio.ensure_future(some.encode_async("xx", session="a"))
+            await asyncio.sleep(0)
+            for _ in range(3):
+                engine.go.release()
+            return await asyncio.wait_for(call, 10)
+
+        assert asyncio.run(following()).tolist() == [2]
+    assert not some._turns
+    some.close()
+
+
+def test_whoever_looks_in_the_middle_of_a_change_learns_that_it_is_in_use() -> None:
+    session = Session(MINI, WORDS)
+    met = []
+
+    def look(*arguments: Any) -> None:
+        looks: list[Callable[[], object]] = [lambda: len(session), lambda: session.nbytes, session.explain]
+        for call in looks:
+            with pytest.raises(SessionInUse):
+                call()
+            met.append(call)
+        raise Interrupt
+
+    with mock.patch("toktier.idarray.IdArray.commit", look), pytest.raises(Interrupt):
+        session.append("And more.")
+    assert len(met) == 3
+    for call in met:
+        with pytest.raises(SessionTorn):
+            call()
+
+
+def test_a_signal_between_a_lock_and_its_use_leaves_it_free() -> None:
+    """A handler may raise as soon as the call that takes the lock returns."""
+    some = SessionStore(MINI, engine="reference")
+    some.encode(WORDS, session="a")
+    some.encode(WORDS)
+    entries = list(some._shelf._entries.values())
+    returned = 0
+
+    def raising(at: int, call: Callable[[], object]) -> None:
+        """Raises where a function in C has returned, the so-many-th that may have taken a lock."""
+        nonlocal returned
+        left = at
+
+        def profile(frame: object, event: str, argument: object) -> None:
+            nonlocal left, returned
+            if event == "c_return" and getattr(argument, "__name__", "") in {"acquire", "extend"}:
+                left -= 1
+                returned += 1
+                if left == 0:
+                    raise Interrupt
+
+        try:
+            sys.setprofile(profile)
+            call()
+        except Interrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+
+    for at in range(1, 8):
+        for text, name in ((WORDS + "More.", None), (WORDS + "Other.", f"new {at}")):
+            raising(at, functools.partial(some.encode, text, session=name))
+        raising(at, lambda: some._at_once(shelf.Key("", "a"), WORDS))
+        assert not any(entry.lock.locked() or entry.users for entry in entries), at
+    assert returned > 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pathlib
 import random
@@ -10,6 +11,8 @@ import statistics
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ from click.testing import CliRunner
 import toktier
 from tests import material
 from tests.faults import FAULTS, MARK, faulty_class
-from toktier import Session, SessionStore, Tokenizer, cli, router
+from toktier import Session, SessionStore, Tokenizer, cli, router, verify
 from toktier.campaign import verification
 from toktier.campaign.texts import EVERYWHERE, fragments
 from toktier.engines.base import Engine, Ids
@@ -423,3 +426,55 @@ def test_nothing_is_resumed_before_the_disk_has_forgotten(
         monkeypatch.setattr(store._saver._archive, "clear", lambda: False)
         assert store.encode(text, session="a").tolist() == REFERENCE(text)
         assert store.usage().resumed == 0
+
+
+class BadFilter(logging.Filter):
+    """One that raises on every record, which logging lets through to whoever logs."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise RuntimeError("planted")
+
+
+def test_logging_that_raises_is_no_end_and_prevents_no_demotion(
+    tok: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant("substituted", monkeypatch)
+    bad = BadFilter()
+    with ShadowVerifier(tok, sample=1.0, quarantine=None) as verifier:
+        verify.logger.addFilter(bad)
+        try:
+            tok.session(f"a {MARK}uick text", engine="memo")
+            assert verifier.drain(10)
+            assert tok.routes()[0].demoted
+            tok.session("another text", engine="memo")
+            assert verifier.drain(10)
+        finally:
+            verify.logger.removeFilter(bad)
+        assert verifier.checks() == Checks(checked=2, mismatched=1)
+
+
+@pytest.mark.parametrize("where", ["before it is put", "after it is put"])
+def test_an_answer_that_a_signal_met_on_its_way_keeps_nobody_waiting(where: str) -> None:
+    class Interrupt(BaseException):
+        """What a signal handler raises."""
+
+    with ShadowVerifier(MINI, sample=1.0, quarantine=None) as verifier:
+        put = verifier._queue.put
+
+        def put_and_interrupted(answer: Any) -> None:
+            put(answer)
+            raise Interrupt
+
+        queue = mock.Mock(wraps=verifier._queue)
+        queue.put.side_effect = put_and_interrupted
+        made = mock.patch("toktier.verify._Answer", side_effect=Interrupt)
+        late = mock.patch.object(verifier, "_queue", queue)
+        with made if where == "before it is put" else late, pytest.raises(Interrupt):
+            MINI.encode("some text")
+        assert verifier.drain(10)
+        for number in range(3):
+            MINI.encode(f"text {number}")
+        assert verifier.drain(10)
+        assert verifier.checks().checked >= 3
+        with verifier._lock:
+            assert (verifier._taken, verifier._characters) == (verifier._finished, 0)

@@ -259,7 +259,8 @@ def _blob(key: str) -> bytes:
 
 _forking = threading.Lock()
 _archives: weakref.WeakSet[Archive] = weakref.WeakSet()
-_paused: list[Archive] = []
+_paused: list[_Line] = []
+"""The connections that are locked, so that a wait that is interrupted leaves none of them so."""
 
 
 def _pause() -> None:
@@ -269,19 +270,17 @@ def _pause() -> None:
     that even a new one in the child would rest on locks that only the parent has.
     """
     _forking.acquire()
-    _paused[:] = _archives
-    for archive in _paused:
+    for archive in list(_archives):
         for line in (archive._writer, archive._reader):
             line.lock.acquire()
+            _paused.append(line)
             line.disconnect()
 
 
 def _resume() -> None:
     """After a fork, on both sides; each connects when it is called again."""
-    for archive in _paused:
-        for line in (archive._writer, archive._reader):
-            line.lock.release()
-    _paused.clear()
+    while _paused:
+        _paused.pop().lock.release()
     _forking.release()
 
 

@@ -61,7 +61,11 @@ class Demotions:
         self._routes: weakref.WeakSet[Route] = weakref.WeakSet()
 
     def count(self, digest: str) -> int:
-        """How many there were for a family: whoever remembers ids compares this with what it was then."""
+        """Twice how many there were for a family, and one more while one is under way.
+
+        Whoever remembers ids compares this with what it was then. While it is odd, some engine may be trusted still
+        that will not be, and some session may be taken for trusted that was just begun with its ids.
+        """
         return self._counts.get(digest, 0)
 
     def watch(self, route: Route) -> None:
@@ -76,12 +80,15 @@ class Demotions:
         with self._lock:
             if (digest, name) in self._why:
                 return
-            self._why[digest, name] = why
-            for route in self._of(digest, name):
-                route.demote(why)
-            # Last, so that whoever sees it meets no engine that is trusted still.
-            self._counts[digest] = self._counts.get(digest, 0) + 1
-            self.changes += 1
+            self._counts[digest] = self.count(digest) + 1
+            try:
+                for route in self._of(digest, name):
+                    route.demote(why)
+                self._why[digest, name] = why
+            finally:
+                # Last, so that whoever sees it meets no engine that is trusted still.
+                self._counts[digest] += 1
+                self.changes += 1
 
     def restore(self, digest: str, name: str) -> None:
         """Trusts an engine again."""

@@ -10,6 +10,7 @@ import weakref
 
 from toktier.archive import Archive
 from toktier.errors import EngineFailure, SessionInUse, SessionTorn
+from toktier.router import demotions
 from toktier.shelf import Entry, Key, Shelf
 
 KEPT = 7 * 86400.0
@@ -29,18 +30,23 @@ class Saver:
 
     Args:
         path: The file of the archive.
+        digest: The digest of the family that the sessions are of: what an engine of it gave that was demoted
+            meanwhile is forgotten before anything is loaded.
 
     Raises:
         StateMismatch: The file is something else.
         OSError: The file cannot be opened.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], digest: str) -> None:
+        self._digest, self._trusted = digest, demotions.count(digest) & ~1
+        """The family, and the demotions for which the archive was cleared; never one that was under way."""
         self._archive = Archive(path)
         self._archive.expire(time.time() - KEPT)
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        """Held while something is put or removed, so that what was forgotten and came back is not removed for it."""
+        """Held while something is put, removed or cleared, and noted: what was forgotten and came back is not removed
+        for it, and what a demoted engine gave is not put after the archive was cleared of that."""
         self._doomed: set[Key] = set()
         """What was forgotten while the archive was busy: not found any more, and removed as soon as that works."""
         self._closing, self._wake = threading.Event(), threading.Event()
@@ -61,6 +67,7 @@ class Saver:
         """Saves a session, if that is needed and works. The caller holds its lock."""
         if entry.session is None or not isinstance(entry.key.name, str) or shelf.is_saved(entry):
             return
+        count = demotions.count(self._digest)
         try:
             data = entry.session.to_bytes()
         except (MemoryError, SessionInUse, SessionTorn, EngineFailure) as error:
@@ -69,6 +76,8 @@ class Saver:
             return
         used = time.time() - (time.monotonic() - entry.used)
         with self._writing:
+            if count % 2 or demotions.count(self._digest) != count:
+                return  # these may be ids of an engine that is trusted no more: another time
             if self._archive.put(_bytes(entry.key.salt), entry.key.name, data, used=used):
                 shelf.note_saved(entry)
                 with self._lock:
@@ -76,6 +85,7 @@ class Saver:
 
     def save_all(self, shelf: Shelf, idle: float = 0.0) -> None:
         """Saves all sessions that were not used for some seconds, as far as the disk does not have them as they are."""
+        self._is_cleared(shelf)
         limit = time.monotonic() - idle
         for key in shelf.unsaved(limit):
             with shelf.holding(key) as entry:
@@ -83,11 +93,13 @@ class Saver:
                     with entry.lock:
                         self.save(entry, shelf)
 
-    def load(self, key: Key) -> bytes | None:
-        """A saved session, if there is one of that name."""
+    def load(self, key: Key, shelf: Shelf) -> bytes | None:
+        """A saved session, if there is one of that name. If nothing is demoted meanwhile, its ids are trusted."""
         with self._lock:
             if key in self._doomed or not isinstance(key.name, str):
                 return None
+        if not self._is_cleared(shelf):
+            return None
         return self._archive.get(_bytes(key.salt), key.name)
 
     def remove(self, key: Key) -> None:
@@ -95,10 +107,6 @@ class Saver:
         with self._lock:
             self._doomed.add(key)
         self._remove_doomed()
-
-    def forget_all(self) -> bool:
-        """Forgets everything that is saved, because it may be of an engine that is trusted no more; whether it did."""
-        return self._archive.clear() or not self._archive.works
 
     def keep_tidy(self) -> None:
         """Removes what is old, and what could not be removed before."""
@@ -123,6 +131,17 @@ class Saver:
                 logger.warning("%d sessions that were forgotten could not be removed from the file", len(self._doomed))
         finally:
             self._archive.close()
+
+    def _is_cleared(self, shelf: Shelf) -> bool:
+        """Forgets everything that is saved, if it may be of an engine that is trusted no more; whether it is gone."""
+        count = demotions.count(self._digest)
+        if count != self._trusted:
+            with self._writing:
+                shelf.note_cleared()
+                # While a demotion is under way, its engine's ids may be saved again: it is cleared once more after it.
+                if (self._archive.clear() or not self._archive.works) and not count % 2:
+                    self._trusted = count
+        return count == self._trusted
 
     def _remove_doomed(self) -> None:
         for key in self._doomed.copy():

@@ -7,16 +7,18 @@ ids in the place of the old ones. Because the seams are certified, that is the s
 
 from __future__ import annotations
 
+import logging
 import operator
 import sys
 import threading
+from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Any, NoReturn, SupportsIndex, TypeAlias
+from typing import Any, NoReturn, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 
 from toktier.difference import Hunk, hunks, single_hunk
-from toktier.engines.base import UINT32, Engine, Ids, checked
+from toktier.engines.base import UINT32, Engine, Ids, checked, contained
 from toktier.errors import SessionInUse, SessionTorn, StateMismatch
 from toktier.explanation import Explanation, Step, explained
 from toktier.families.family import valid_text
@@ -34,6 +36,10 @@ ID = UINT32.itemsize
 
 PIECES = 32
 """Pieces of a text up to which an update leaves them as they are: the next one reads each with one comparison."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 Change: TypeAlias = tuple[int, int, str]
 """The characters from the first position to the second become a text."""
@@ -118,7 +124,7 @@ class Session:
 
     def __len__(self) -> int:
         """The number of ids."""
-        return len(self._ids)
+        return self._looked_up(lambda: len(self._ids))
 
     def __bool__(self) -> bool:
         """True, also of a session without any ids: it is a session."""
@@ -154,7 +160,8 @@ class Session:
     def nbytes(self) -> int:
         """Bytes of text, ids, seams and what keeps them in order. What is shared with a fork counts in both."""
         listed = 0 if self._list is None else sys.getsizeof(self._list) + sys.getsizeof(1 << 20) * len(self._list)
-        return sys.getsizeof(self) + self._table.nbytes + self._ids.nbytes + self._seams.nbytes + listed
+        parts = self._looked_up(lambda: self._table.nbytes + self._ids.nbytes + self._seams.nbytes)
+        return sys.getsizeof(self) + listed + parts
 
     @property
     def engine(self) -> Engine:
@@ -188,7 +195,10 @@ class Session:
         self._enter()
         try:
             began, self._windows, before = perf_counter_ns(), [], len(self._ids)
-            patch = self._append(text)
+            if self._route is not None and self._route.epoch != self._epoch:
+                patch = self._begin_anew(before, self._table.joined() + text)
+            else:
+                patch = self._append(text)
             return self._done("append", patch, before, began)
         finally:
             self._busy.release()
@@ -247,7 +257,11 @@ class Session:
                 raise IndexError(
                     f"edit({start}, {stop}) is out of range: 0 <= start <= stop <= {len(self._table)} characters"
                 )
-            patch = self._splice(start, stop, text)
+            if self._is_stale:
+                old = self._table.joined()
+                patch = self._begin_anew(before, old[:start] + text + old[stop:])
+            else:
+                patch = self._splice(start, stop, text)
             return self._done("edit", patch, before, began)
         finally:
             self._busy.release()
@@ -301,7 +315,9 @@ class Session:
     def _change(self, changes: list[Change], full_text: str, began: int) -> Patch:
         """Makes changes, which give a full text, as an update that began at a time in nanoseconds."""
         self._windows, before = [], len(self._ids)
-        if len(changes) > 1:
+        if self._is_stale:
+            patch = self._begin_anew(before, full_text)
+        elif len(changes) > 1:
             patch = self._splice_all(changes)
         else:
             patch = self._splice(*changes[0]) if changes else self._splice(0, 0, "")
@@ -321,6 +337,9 @@ class Session:
             >>> session.explain()["reused"]
             19
         """
+        return self._looked_up(self._explanation)
+
+    def _explanation(self) -> Explanation:
         if self._last is None:
             return Explanation(call="none", why="nothing was called yet")
         step = Step(*self._last)
@@ -343,10 +362,13 @@ class Session:
         """
         self._enter()
         try:
+            packed = self
             if self._is_stale:
-                self._done("update", self._splice(0, 0, ""), len(self._ids), perf_counter_ns())
-            ids = self._ids.window(0, len(self._ids))
-            return pack(State(self._table.joined(), ids, *self._seams.arrays()), self._family.digest)
+                # The patch that replaces all ids is for the next operation to return: this session stays as it is.
+                packed = self._forked()
+                packed._begin_anew(0, self._table.joined())
+            ids = packed._ids.window(0, len(packed._ids))
+            return pack(State(packed._table.joined(), ids, *packed._seams.arrays()), self._family.digest)
         finally:
             self._busy.release()
 
@@ -457,34 +479,36 @@ class Session:
         """Several changes, in ascending order and apart from one another, as one operation."""
         # On a fork, so that an engine that fails in the middle leaves this session alone; from right to left, so that
         # the positions of the changes to come stay what they are.
-        draft, length = self._forked(), len(self)
+        draft, length = self._forked(), len(self._ids)
         start = same_at_end = length
         for change in reversed(changes):
-            ids_before = len(draft)
+            ids_before = len(draft._ids)
             patch = draft._splice(*change)
             start = min(start, patch.start)
             same_at_end = min(same_at_end, ids_before - patch.stop)
-        fresh = draft._ids.window(start, len(draft) - same_at_end).tobytes()
+        fresh = draft._ids.window(start, len(draft._ids) - same_at_end).tobytes()
         self._replace_by(draft)
         return Patch(start, length - same_at_end, np.frombuffer(fresh, UINT32), length)
 
-    def _begin_anew(self, before: int) -> Patch:
-        """Encodes everything, since an engine that was trusted before is trusted no more.
+    def _begin_anew(self, before: int, text: str) -> Patch:
+        """Makes something the text and encodes all of it, since an engine that was trusted before is trusted no more.
 
         Args:
             before: How many ids there were before the operation, all of which the patch replaces.
+            text: The text.
         """
         assert self._route is not None
         draft, epoch = self._forked(), self._route.epoch
         draft._table, draft._ids, draft._seams, draft._list = PieceTable(), IdArray(), Seams(), None
-        draft._append(self._table.joined())
+        draft._append(text)
         self._replace_by(draft)
         self._epoch = epoch
         return Patch(0, before, np.frombuffer(self._ids.window(0, len(self._ids)).tobytes(), UINT32), before)
 
     def _encoded_anew(self) -> Ids:
         """The ids for whoever reads them before the next operation, which is the one that says what changed."""
-        return self._planner.encode(self._table.joined(), self._engine)
+        ids = checked(self._engine, self._planner.encode(self._table.joined(), self._engine))
+        return np.frombuffer(ids.tobytes(), UINT32)  # nobody can write to it, whatever the engine does with its own
 
     def _replace_by(self, draft: Session) -> None:
         listed = draft._list
@@ -493,6 +517,17 @@ class Session:
         self._windows += draft._windows
         self._table, self._ids, self._seams = draft._table, draft._ids, draft._seams
 
+    def _looked_up(self, look: Callable[[], T]) -> T:
+        """What can be looked at without waiting, unless another thread is in the middle of a change."""
+        try:
+            return look()
+        except SessionTorn:
+            self._enter()
+            try:
+                return look()  # it was that thread's change, which is done
+            finally:
+                self._busy.release()
+
     def _enter(self) -> None:
         if not self._busy.acquire(blocking=False):
             raise SessionInUse(IN_USE)
@@ -500,7 +535,16 @@ class Session:
     def _done(self, call: str, patch: Patch, before: int, began: int) -> Patch:
         """Ends an operation: looks whether the engine is trusted still, and takes note."""
         if self._route is not None and self._route.epoch != self._epoch:
-            patch = self._begin_anew(before)
+            try:
+                patch = self._begin_anew(before, self._table.joined())
+            except BaseException as error:
+                if not contained(error):
+                    raise
+                # The change is made, and cannot be taken back. The session stays stale: whoever reads its ids has them
+                # encoded anew, and the next operation's patch replaces all of these.
+                logger.warning(
+                    "a session could not be encoded anew, which is tried again with its next call: %r", error
+                )
         took = perf_counter_ns() - began
         windows, self._windows = self._windows, []
         self._last = call, windows, patch.start, patch.stop, len(patch.ids), took

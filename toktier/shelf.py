@@ -87,6 +87,19 @@ class Usage:
     expired: int = 0
 
 
+@contextmanager
+def trying(lock: threading.Lock) -> Iterator[bool]:
+    """Holds a lock if it is free now, and says whether it was."""
+    took: list[bool] = []
+    try:
+        # One call, so that no signal handler comes between the lock and the note that it is taken.
+        took.extend(map(lock.acquire, (False,)))
+        yield took[0]
+    finally:
+        if True in took:
+            lock.release()
+
+
 class Shelf:
     """Entries by key, in the order in which they were used. Safe to share between threads.
 
@@ -157,24 +170,27 @@ class Shelf:
         finally:
             if held is not None:
                 with self._lock:
+                    held.users -= 1  # first: whatever comes in between, it can go
                     self._use(held)
-                    self._leave(held)
+                    self._drop_if_empty(held)
                 if sweep:
                     self.sweep()
 
     @contextmanager
     def holding(self, key: Key) -> Iterator[Entry | None]:
         """The entry of a key, if there is one; it stays meanwhile, and is not used by that."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                entry.users += 1
+        held: Entry | None = None
         try:
+            with self._lock:
+                entry = self._entries.get(key)
+                if entry is not None:
+                    entry.users, held = entry.users + 1, entry
             yield entry
         finally:
-            if entry is not None:
+            if held is not None:
                 with self._lock:
-                    self._leave(entry)
+                    held.users -= 1
+                    self._drop_if_empty(held)
 
     def unsaved(self, limit: float) -> list[Key]:
         """The keys of named sessions that the disk does not have as they are, and that were not used since a time."""
@@ -191,6 +207,14 @@ class Shelf:
         with self._lock:
             self._unsaved.pop(entry.key, None)
 
+    def note_cleared(self) -> None:
+        """Takes note that the disk has nothing any more."""
+        with self._lock:
+            named = (
+                key for key, entry in self._entries.items() if isinstance(key.name, str) and entry.session is not None
+            )
+            self._unsaved.update(dict.fromkeys(named))
+
     def settle(self, entry: Entry, unchanged: int, text: str) -> None:
         """Takes note of what a session holds now. The caller holds its lock.
 
@@ -203,14 +227,15 @@ class Shelf:
         listed = SHORTEST << len(digests) >> 1 if digests else 0
         if unchanged < listed or not listed <= len(text) < max(2 * listed, SHORTEST):
             digests = self._index.digests(text, entry.key.salt)
-        size = _size(entry)
+        size, length = _size(entry), len(text)
         with self._lock:
             if digests is not entry.digests:
+                # In this order, an interruption leaves at worst what is never found, and nothing that stays for ever.
                 self._index.remove(entry.key, entry.digests)
-                self._index.add(entry.key, digests)
                 entry.digests = digests
+                self._index.add(entry.key, digests)
             self._bytes += size - entry.size
-            entry.size, entry.length = size, len(text)
+            entry.size, entry.length = size, length
             if isinstance(entry.key.name, str):
                 self._unsaved[entry.key] = None
 
@@ -228,16 +253,21 @@ class Shelf:
         so it may have another text by the time it is.
         """
         digests = self._index.digests(text, salt)
-        with self._lock:
-            found = [self._entries[key] for key in islice(self._index.candidates(digests), COMPARED)]
-            for entry in found:
-                entry.users += 1
+        held: list[Entry] = []
         try:
-            yield self._most_common(found, text)
-        finally:
             with self._lock:
-                for entry in found:
-                    self._leave(entry)
+                for key in islice(self._index.candidates(digests), COMPARED):
+                    entry = self._entries.get(key)
+                    if entry is not None:  # an interruption may have left its name
+                        entry.users += 1
+                        held.append(entry)
+            yield self._most_common(held, text)
+        finally:
+            try:
+                self._leave(held)
+            finally:
+                if held:  # a signal handler has raised meanwhile
+                    self._leave(held)
 
     def has_surplus(self) -> bool:
         """Whether something has to go."""
@@ -247,34 +277,47 @@ class Shelf:
     def sweep(self) -> None:
         """Lets go of what has to go."""
         while True:
-            with self._lock:
-                entry = self._surplus()
-                if entry is None:
-                    return
-                entry.users += 1
-                used, size = entry.used, entry.size
-                expired = used < time.monotonic() - self._ttl
-                self._going += size
+            going: Entry | None = None
+            took = False
             try:
-                with entry.lock:
-                    self._farewell(entry)
-            finally:
                 with self._lock:
-                    self._going -= size
-                    if entry.users == 1 and entry.used == used:  # nobody came back to it meanwhile
-                        self._counts["", "expired" if expired else "evicted"] += 1
-                        self._unlist(entry)
-                        entry.session = None
-                    self._leave(entry)
+                    entry = self._surplus()
+                    if entry is None:
+                        return
+                    used, size, limit = entry.used, entry.size, time.monotonic() - self._ttl
+                    entry.users, self._going, going = entry.users + 1, self._going + size, entry
+                # Nobody waits for a lock here, which may be one that a signal left locked for ever.
+                with trying(entry.lock) as took:
+                    if took:
+                        self._farewell(entry)
+            finally:
+                if going is not None:
+                    with self._lock:
+                        self._going -= size
+                        going.users -= 1
+                        is_left = not going.users and going.used == used  # nobody came back to it meanwhile
+                        if is_left and (took or going.lock.locked()):
+                            self._counts["", "expired" if used < limit else "evicted"] += 1
+                            self._unlist(going)
+                            going.session = None
+                        self._drop_if_empty(going)
 
     def _use(self, entry: Entry) -> None:
         entry.used = time.monotonic()
         self._entries.move_to_end(entry.key)
 
-    def _leave(self, entry: Entry) -> None:
-        entry.users -= 1
+    def _leave(self, held: list[Entry]) -> None:
+        """Uses entries no more, and takes them off the list, one by one."""
+        with self._lock:
+            while held:
+                entry = held[-1]
+                entry.users -= 1
+                del held[-1]  # and no call between the two, which is where signals come
+                self._drop_if_empty(entry)
+
+    def _drop_if_empty(self, entry: Entry) -> None:
         if not entry.users and entry.session is None:
-            del self._entries[entry.key]
+            self._entries.pop(entry.key, None)
 
     def _surplus(self) -> Entry | None:
         """What has to go next: what is too large by itself, too old, or not used for longest where it is too much."""
@@ -302,10 +345,10 @@ class Shelf:
         most = SHORTEST - 1
         # From long to short: what is no longer than the best that was found cannot be better.
         for entry in sorted(entries, key=attrgetter("length"), reverse=True):
-            if entry.length <= most or not entry.lock.acquire(blocking=False):
+            if entry.length <= most:
                 continue
-            try:
-                if entry.session is not None and not entry.session._is_left_behind:
+            with trying(entry.lock) as is_free:
+                if is_free and entry.session is not None and not entry.session._is_left_behind:
                     common = entry.session._table.common_prefix(text)
                     if common > most:
                         best, most = entry, common
@@ -313,8 +356,6 @@ class Shelf:
                     with self._lock:
                         self._bytes += size - entry.size
                         entry.size = size
-            finally:
-                entry.lock.release()
         return None if best is None else (best, most)
 
 

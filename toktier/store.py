@@ -32,7 +32,7 @@ from toktier.prefixes import SHORTEST
 from toktier.router import demotions
 from toktier.saver import Saver
 from toktier.session import Change, Session
-from toktier.shelf import Entry, Key, Shelf, Usage
+from toktier.shelf import Entry, Key, Shelf, Usage, trying
 from toktier.tokenizer import Tokenizer
 
 SHORT_SHARE = 16
@@ -106,16 +106,16 @@ class SessionStore:
                 raise ValueError(f"{name} must be positive, not {limit}")
         Session(tok, engine=engine)  # says what is wrong with these two
         self._tok, self._engine, self._max_bytes, self._ttl = tok, engine, max_bytes, ttl
-        self._saver = None if path is None else Saver(path)
+        self._saver = None if path is None else Saver(path, tok.family.digest)
         # What is too short for the shelf has a place of its own, out of the same budget.
         self._shelf = Shelf(max_bytes - max_bytes // SHORT_SHARE, ttl, self._save)
         self._short: OrderedDict[tuple[str, str], tuple[bytes, float]] = OrderedDict()
         """The ids of short texts, by salt and text, and when they were last asked for."""
-        self._short_bytes, self._trusted = 0, demotions.count(tok.family.digest)
+        self._short_bytes, self._trusted = 0, self._demotions()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._threads: ThreadPoolExecutor | None = None
-        self._turns: dict[tuple[int, Key], _Turn] = {}
+        self._turns: dict[asyncio.AbstractEventLoop, dict[Key, _Turn]] = {}
         """By event loop and session: whose turn it is. Calls for one session wait here, and not in the threads."""
         self._latest: Key | Explanation | None = None
         """The last call: of which session it was, or what it did."""
@@ -156,8 +156,8 @@ class SessionStore:
 
         Returns:
             The ids, read-only; uint32, shape (ids,). They never change. With ``patch``, also the patch. Where the store
-            has no state of the session in memory, its ``before`` is None: it has all ids, and replaces whatever copy of
-            them there is.
+            has no state of the session in memory, or its engine was demoted at the last moment, its ``before`` is None:
+            it has all ids, and replaces whatever copy of them there is.
 
         Raises:
             TypeError: An argument is of another type, or a patch is asked for without a session.
@@ -197,8 +197,14 @@ class SessionStore:
         call: Callable[[], Ids | tuple[Ids, Patch]]
         call = functools.partial(self.encode, text, session=session, salt=salt, patch=patch)
         # One thread at most for one session, so that the others' calls find threads that are free.
-        which = id(asyncio.get_running_loop()), key
-        turn = self._turns.setdefault(which, _Turn())
+        loop = asyncio.get_running_loop()
+        if loop not in self._turns:
+            # Turns of loops that were closed in the middle never end. Keys are no weak ones: a turn refers to its loop.
+            for other in list(self._turns):
+                if other.is_closed():
+                    self._turns.pop(other, None)
+        which = loop, key
+        turn = self._turns.setdefault(loop, {}).setdefault(key, _Turn())
         turn.calls += 1
         try:
             await turn.lock.acquire()
@@ -214,14 +220,19 @@ class SessionStore:
         working.add_done_callback(functools.partial(self._end_turn, which, turn))
         return cast("Ids | tuple[Ids, Patch]", await asyncio.shield(working))
 
-    def _end_turn(self, which: tuple[int, Key], turn: _Turn, done: asyncio.Future[Any] | None = None) -> None:
+    def _end_turn(
+        self, which: tuple[asyncio.AbstractEventLoop, Key], turn: _Turn, done: asyncio.Future[Any] | None = None
+    ) -> None:
         turn.lock.release()
         self._leave_turn(which, turn)
 
-    def _leave_turn(self, which: tuple[int, Key], turn: _Turn) -> None:
+    def _leave_turn(self, which: tuple[asyncio.AbstractEventLoop, Key], turn: _Turn) -> None:
         turn.calls -= 1
-        if not turn.calls:
-            del self._turns[which]
+        loop, key = which
+        if not turn.calls and (turns := self._turns.get(loop)) is not None:
+            turns.pop(key, None)
+            if not turns:
+                self._turns.pop(loop, None)
 
     def _elsewhere(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         """What another thread returns for a call."""
@@ -335,18 +346,15 @@ class SessionStore:
     def _at_once(self, key: Key, text: str) -> tuple[Ids, Patch] | None:
         """What :meth:`encode` returns, if that is a matter of microseconds."""
         began = perf_counter_ns()
-        with self._shelf.using(key, sweep=False) as entry:
-            if not entry.lock.acquire(blocking=False):
+        with self._shelf.using(key, sweep=False) as entry, trying(entry.lock) as is_free:
+            session = entry.session
+            if not is_free or session is None or session._is_left_behind:
                 return None
-            try:
-                session = entry.session
-                # The length alone shows most of what is too much, before any comparison.
-                if session is None or session._is_left_behind or abs(len(text) - len(session._table)) > INLINE:
-                    return None
-                changes = session._small_changes(text, INLINE)
-                done = None if changes is None else self._change(entry, changes, text, began, "session")
-            finally:
-                entry.lock.release()
+            # The length alone shows most of what is too much, before any comparison.
+            if abs(len(text) - len(session._table)) > INLINE:
+                return None
+            changes = session._small_changes(text, INLINE)
+            done = None if changes is None else self._change(entry, changes, text, began, "session")
         self._tidy()
         return done
 
@@ -374,7 +382,8 @@ class SessionStore:
             session.update(text)
         entry.session, entry.met = session, met
         self._note(entry, kind, 0, text)
-        return session.ids, Patch(0, 0, session.ids, None)
+        ids = session.ids
+        return ids, Patch(0, 0, ids, None)
 
     def _change(self, entry: Entry, changes: list[Change], text: str, began: int, kind: str) -> tuple[Ids, Patch]:
         """Makes changes to a session. The caller holds its lock."""
@@ -388,7 +397,13 @@ class SessionStore:
             raise
         entry.met = "continued"
         self._note(entry, kind, changes[0][0] if changes else len(text), text)
-        return session.ids, patch
+        # Those that the patch leads to, also if they are trusted no more in the next moment. If they are not now, the
+        # patch is of no use either; the session's next one replaces all ids again.
+        ids = session._ids.view()
+        if session._is_stale:
+            ids = session.ids
+            patch = Patch(0, 0, ids, None)
+        return ids, patch
 
     def _note(self, entry: Entry, kind: str, unchanged: int, text: str) -> None:
         self._shelf.settle(entry, unchanged, text)
@@ -402,14 +417,10 @@ class SessionStore:
         with self._shelf.donor(text, salt) as found:
             if found is not None and isinstance(found[0].key.name, int):
                 donor, common = found
-                with self._shelf.using(donor.key) as entry:
+                with self._shelf.using(donor.key) as entry, trying(entry.lock) as is_free:
                     # What is lost is an end that nobody continued, or that is soon encoded again.
-                    if entry.lock.acquire(blocking=False):
-                        try:
-                            if entry.session is not None and len(entry.session._table) - common <= NEAR:
-                                return self._bring(entry, text, "content")[0]
-                        finally:
-                            entry.lock.release()
+                    if is_free and entry.session is not None and len(entry.session._table) - common <= NEAR:
+                        return self._bring(entry, text, "content")[0]
         with self._shelf.using(Key(salt, next(self._numbers))) as entry, entry.lock:
             return self._bring(entry, text, "content")[0]
 
@@ -456,16 +467,15 @@ class SessionStore:
         return np.frombuffer(known[0], np.uint32)
 
     def _look_for_demotions(self) -> None:
-        """Forgets what may be of an engine that was demoted meanwhile; sessions in memory see to that themselves."""
+        """Forgets short texts that may be of an engine that was demoted meanwhile.
+
+        Sessions see to that themselves, and the saver to what is on disk: for a short text nobody waits for that.
+        """
         count = self._demotions()
         if count != self._trusted:
-            # The disk first: until that is done, nothing is resumed.
-            forgotten = self._saver is None or self._saver.forget_all()
             with self._lock:
                 self._short.clear()
-                self._short_bytes = 0
-                if forgotten:
-                    self._trusted = count
+                self._short_bytes, self._trusted = 0, count
 
     def _demotions(self) -> int:
         return demotions.count(self._tok.family.digest)
@@ -483,23 +493,22 @@ class SessionStore:
     def _forked(self, text: str, salt: str) -> Session | None:
         """A session like the stored one that has the longest prefix in common with a text, if there is any."""
         with self._shelf.donor(text, salt) as found:
-            if found is None or not found[0].lock.acquire(blocking=False):
+            if found is None:
                 return None
-            try:
+            with trying(found[0].lock) as is_free:
                 session = found[0].session
-                return None if session is None or session._is_left_behind else session.fork()
-            finally:
-                found[0].lock.release()
+                return session.fork() if is_free and session is not None and not session._is_left_behind else None
 
     def _resumed(self, key: Key) -> Session | None:
         """A session from the disk, if that has one."""
-        self._look_for_demotions()
-        data = None if self._saver is None else self._saver.load(key)
+        count = self._demotions()
+        data = None if self._saver is None else self._saver.load(key, self._shelf)
         if data is None:
             return None
         try:
             session = Session.from_bytes(self._tok, data, engine=self._engine)
-            return session if self._demotions() == self._trusted else None
+            # A new session trusts its engine as of now: whatever was demoted since before the ids were read counts.
+            return session if self._demotions() == count else None
         except StateMismatch:  # of another tokenizer, or of another version of this library
             return None
 

@@ -6,6 +6,7 @@ days, on a text that no test has. So a small share of what is served is compared
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -166,9 +167,10 @@ class ShadowVerifier:
         """Takes an answer; see :class:`toktier.meter.Watcher`."""
         with self._lock:
             if not self._closed:
+                # What a signal handler raises may come before either: what waits is looked at, counted or not.
+                self._queue.put(_Answer(path, engine, size, text, ids))
                 self._taken += 1
                 self._characters += size
-                self._queue.put(_Answer(path, engine, size, text, ids))
 
     def drain(self, timeout: float | None = None) -> bool:
         """Waits until everything is compared that was taken before.
@@ -234,12 +236,15 @@ class ShadowVerifier:
             try:
                 self._look_at(answer)
             except BaseException:  # whatever it is, the next answer is looked at
-                logger.exception("an answer of engine %s could not be looked at", answer.engine.name)
-            del answer  # a session copies its ids while somebody looks at them
-            with self._finished_one:
-                self._finished += 1
-                self._characters -= size
-                self._finished_one.notify_all()
+                with contextlib.suppress(BaseException):  # also where it is the logging that raises
+                    logger.exception("an answer of engine %s could not be looked at", answer.engine.name)
+            finally:
+                del answer  # a session copies its ids while somebody looks at them
+                with self._finished_one:
+                    self._finished += 1
+                    self._taken = max(self._taken, self._finished)
+                    self._characters = self._characters - size if self._taken > self._finished else 0
+                    self._finished_one.notify_all()
 
     def _look_at(self, answer: _Answer) -> None:
         text = answer.text()
@@ -261,9 +266,11 @@ class ShadowVerifier:
     def _report(self, answer: _Answer, text: str, expected: list[int]) -> None:
         name, got = answer.engine.name, answer.ids.tolist()
         words = in_words(expected, got)
-        logger.error("%s with engine %s for %r: %s", answer.path, name, self._tok, words)
-        if self._demote and isinstance(answer.engine, Route) and answer.engine.digest == self._tok.family.digest:
+        is_ours = isinstance(answer.engine, Route) and answer.engine.digest == self._tok.family.digest
+        if self._demote and is_ours:  # before anything else that may fail
             self._tok.demote(name, f"other ids than the reference's in {answer.path}: {words}")
+        logger.error("%s with engine %s for %r: %s", answer.path, name, self._tok, words)
+        if self._demote and is_ours:
             logger.error("the reference answers in place of %s until Tokenizer.restore(%r)", name, name)
         problem = Problem(1, Kind.ENCODE, words, tuple(expected), tuple(got))
         found, file = self._reproduction(answer.engine, text, problem), None

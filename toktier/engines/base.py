@@ -54,7 +54,7 @@ UINT32 = np.dtype(np.uint32)
 
 
 def checked(engine: Engine, ids: Any) -> Ids:
-    """What an engine gave, which may be anybody's: an array of uint32 and nothing else.
+    """What an engine gave, which may be anybody's: a row of uint32 and nothing else.
 
     Raises:
         TypeError: It is something else.
@@ -62,6 +62,8 @@ def checked(engine: Engine, ids: Any) -> Ids:
     if getattr(ids, "dtype", None) != UINT32:
         kind = getattr(ids, "dtype", type(ids).__name__)
         raise TypeError(f"engine {engine.name!r} gave ids of type {kind}, not uint32")
+    if ids.ndim != 1:
+        raise TypeError(f"engine {engine.name!r} gave ids of shape {ids.shape}, not (tokens,)")
     return ids  # type: ignore[no-any-return]
 
 
