@@ -265,8 +265,11 @@ def test_the_reference_engine_encodes_as_the_reference(name: str) -> None:
     engine, reference = material.load(name).engine("reference"), material.reference(name)
     some = texts()[:20]
     assert [ids.tolist() for ids in engine.encode_batch(some)] == list(map(reference, some))
-    for continuation in (False, True):
-        assert engine.encode(some[-1], continuation=continuation).tolist() == reference(some[-1])
+    family = material.load(name).family
+    for text in (some[-1], "e b"):
+        lead = family.lead(text) or ""
+        assert engine.encode(text).tolist() == reference(text)
+        assert engine.encode(text, continuation=True).tolist() == reference(lead + text)[len(reference(lead)) :]
 
 
 def test_a_session_is_that_of_the_class() -> None:

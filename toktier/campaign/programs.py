@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from attrs import define, evolve, field, frozen
 
+from toktier import seams
 from toktier.campaign.watched import Broken, Watched
 from toktier.engines.base import Engine, Ids, contained
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import InvalidText
 from toktier.planner import parts
-from toktier.seams import SPACING
 from toktier.session import Session
 from toktier.tokenizer import Tokenizer
 
@@ -272,7 +272,7 @@ class _Led:
         tail = len(before) - family.last_cut(before, 0, len(before) - 1)
         allowed = tail + len(operation.changes[0].new)
         if family.prefixed:
-            allowed += 2 * (allowed // SPACING + 3)  # each part, and each lead by itself, has one more character
+            allowed += 2 * (allowed // seams.SPACING + 3)  # each part, and each lead by itself, has one more character
         if not family.supported or seen <= allowed:
             return None
         return _problem(f"the engine saw {seen} characters, the last cut was {tail} before the end")

@@ -105,8 +105,8 @@ def parted_by_model(joins: Joins) -> Relation:
         >>> joins = Joins((("a", "b"),), "ab", unknown_join=False, unknown_fuse=True)
         >>> relation = parted_by_model(joins)
         >>> a, b, unknown = relation.table[[ord("a"), ord("b"), ord("?")]]
-        >>> relation.pairs[a, b], relation.pairs[b, a], relation.pairs[unknown, unknown], relation.pairs[a, unknown]
-        (False, True, False, True)
+        >>> relation.pairs[[a, b, unknown, a], [b, a, unknown, unknown]].tolist()
+        [False, True, False, True]
     """
     behind: defaultdict[str, set[str]] = defaultdict(set)
     before: defaultdict[str, set[str]] = defaultdict(set)

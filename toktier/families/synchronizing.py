@@ -18,6 +18,7 @@ conditions make it so, each derived from the definition alone:
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -134,7 +135,7 @@ def any_before(flags: Iterable[bool]) -> list[bool]:
     >>> any_before([False, True, False])
     [False, False, True]
     """
-    return list(itertools.accumulate(flags, initial=False))[:-1]
+    return list(itertools.accumulate(flags, operator.or_, initial=False))[:-1]
 
 
 def before(
