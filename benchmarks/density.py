@@ -17,7 +17,9 @@ from toktier.families.family import Family
 
 def distances(family: Family, texts: Sequence[str]) -> dict[str, float]:
     """The distances over all the texts, of which the begin and the end count as cuts."""
-    gaps = np.concatenate([np.diff(family.cuts(text), prepend=0, append=len(text)) for text in texts])
+    gaps = np.concatenate(
+        [np.diff(family.cuts(text, continuation=True), prepend=0, append=len(text)) for text in texts]
+    )
     return {"mean": float(gaps.mean()), "median": float(np.median(gaps)), "99 %": float(np.percentile(gaps, 99))}
 
 

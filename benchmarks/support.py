@@ -94,7 +94,7 @@ def measured(family: Public, kind: str, tok: toktier.Tokenizer, *, texts: Iterab
     relation = tok.family
     cuts = characters = 0
     for text in texts if relation.supported else ():
-        cuts += len(relation.cuts(text))
+        cuts += len(relation.cuts(text, continuation=True))
         characters += len(text)
     return Row(
         family=family.name,

@@ -189,7 +189,9 @@ def corpus(name: str) -> Outcome:
         return _cut_everywhere(it, "real texts", (text[:BEGINNING] for text in material.corpus()))
     outcome = _cut_everywhere(it, "real texts", material.corpus())
     transcripts = map(material.chatml, material.agent_sessions())
-    gaps = np.concatenate([np.diff(it.tok.family.cuts(text), prepend=0, append=len(text)) for text in transcripts])
+    gaps = np.concatenate(
+        [np.diff(it.tok.family.cuts(text, continuation=True), prepend=0, append=len(text)) for text in transcripts]
+    )
     failures = outcome.failures
     if gaps.mean() >= DENSE:
         failures += (Failure(name, "density", "", f"cuts are {gaps.mean():.2f} characters apart"),)
@@ -255,7 +257,7 @@ def _cut_everywhere(it: Subject, check: str, all_texts: Iterable[str]) -> Outcom
     counts, failures = Counter[str](), list[Failure]()
     for text in all_texts:
         counts[check] += 1
-        counts["cuts"] += len(it.tok.family.cuts(text))
+        counts["cuts"] += len(it.tok.family.cuts(text, continuation=True))
         # What an engine has seen before must not matter.
         program = [encode(text[: len(text) // 2]), encode(text)] if it.engine else [cut(text)]
         failures += _led(it, check, program, contextlib.nullcontext, len(failures))

@@ -47,7 +47,7 @@ def naive(family: Family, reference: material.Reference, characters: str, length
         for cut in range(1, len(text)):
             got = ids[text[:cut]] + tails[text[cut:]]
             outcomes[text[cut - 1], text[cut]].append(got == ids[text])
-            if family.is_cut(text, cut) and got != ids[text]:
+            if family.is_cut(text, cut, continuation=True) and got != ids[text]:
                 failures.append(Failure(text, cut, ids[text], got))
     return Enumeration(
         length=length,

@@ -73,7 +73,7 @@ def test_each_cut_alone_changes_no_id(name: str, kind: str) -> None:
 
 def test_a_cut_that_changes_ids_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     tok = load("Qwen3", STAND_IN)
-    monkeypatch.setattr(Family, "cuts", lambda self, text: np.arange(1, len(text)))
+    monkeypatch.setattr(Family, "cuts", lambda self, text, continuation: np.arange(1, len(text)))
     assert each_cut_alone(tok, ALONE)[1]
 
 

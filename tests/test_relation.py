@@ -45,7 +45,7 @@ def palettes(tok: toktier.Tokenizer) -> st.SearchStrategy[str]:
 
 
 def cut_everywhere(family: Family, reference: material.Reference, text: str) -> list[int]:
-    edges = [0, *family.cuts(text).tolist(), len(text)]
+    edges = [0, *family.cuts(text, continuation=True).tolist(), len(text)]
     first, *others = [text[start:stop] for start, stop in itertools.pairwise(edges)]
     return reference(first) + [id for part in others for id in continuing(family, reference, part)]
 
@@ -101,7 +101,7 @@ def test_every_short_string_of_representatives_can_be_cut(name: str) -> None:
     for length in (2, 3):
         for characters in itertools.product(letters, repeat=length):
             text = "".join(characters)
-            if len(family.cuts(text)):
+            if len(family.cuts(text, continuation=True)):
                 assert cut_everywhere(family, reference, text) == reference(text)
 
 
@@ -109,7 +109,10 @@ def test_every_short_string_of_representatives_can_be_cut(name: str) -> None:
 def test_cuts_are_dense_in_agent_sessions(name: str) -> None:
     family = material.load(name).family
     transcripts = [material.chatml(messages) for messages in material.agent_sessions()]
-    characters, cuts = sum(map(len, transcripts)), sum(len(family.cuts(text)) for text in transcripts)
+    characters, cuts = (
+        sum(map(len, transcripts)),
+        sum(len(family.cuts(text, continuation=True)) for text in transcripts),
+    )
     assert characters / cuts < 7
 
 
@@ -134,6 +137,16 @@ def test_cuts_and_is_cut_and_last_cut_agree() -> None:
         assert family.last_cut(text, start, stop) == max([c for c in cuts if start < c <= stop], default=start)
 
     agree()
+
+
+def test_cuts_of_a_tokenizer_with_a_prefix_are_those_behind_which_it_is_left_out() -> None:
+    family = material.registry().load(zoo.build("Llama 2")).family
+    text = "two words"
+    cuts = family.cuts(text, continuation=True).tolist()
+    assert 3 in cuts
+    assert family.is_cut(text, 3, continuation=True)
+    assert family.cuts(text).tolist() == []
+    assert not family.is_cut(text, 3)
 
 
 def test_is_cut_wants_a_character_on_both_sides() -> None:

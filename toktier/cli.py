@@ -152,7 +152,7 @@ def encode(
     if add_special_tokens:
         parts = [tok.encode(text, add_special_tokens=True)]
     else:
-        edges = [0, *(tok.family.cuts(text).tolist() if cuts else ()), len(text)]
+        edges = [0, *(tok.family.cuts(text, continuation=True).tolist() if cuts else ()), len(text)]
         parts = tok.planner.encode_parts([text[i:j] for i, j in pairwise(edges)], tok.engine(), continuation=False)
     if cuts and not tok.family.supported:
         click.echo(shown(f"No certified cuts: {tok.family.reason}"), err=True)

@@ -394,7 +394,7 @@ class Session:
         session._seams = Seams.of(state.positions, state.counts)
         # Of another version of this library, which knew another relation, they need not be certified.
         for position in state.positions[1:].tolist():
-            if position < len(state.text) and not tok.family.is_cut(state.text, position):
+            if position < len(state.text) and not tok.family.is_cut(state.text, position, continuation=True):
                 raise StateMismatch(f"the seam of the state at {position} is no certified cut; {INSTEAD}")
         return session
 

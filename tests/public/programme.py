@@ -53,7 +53,7 @@ def each_cut_alone(tok: toktier.Tokenizer, texts: int, seed: int = 0) -> tuple[i
     for _ in range(texts):
         text = random_text(source, pool, 2, 12)
         expected = engine.encode(text).tolist()
-        for at in tok.family.cuts(text).tolist():
+        for at in tok.family.cuts(text, continuation=True).tolist():
             count += 1
             left, right = engine.encode(text[:at]), engine.encode(text[at:], continuation=True)
             if left.tolist() + right.tolist() != expected:

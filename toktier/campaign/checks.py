@@ -202,7 +202,7 @@ def tally(tok: Tokenizer, program: Program) -> dict[str, int]:
     return {
         "texts": len(alone),
         "characters": sum(len(change.new) for operation in program for change in operation.changes),
-        "cuts": sum(len(tok.family.cuts(text)) for text in divided),
+        "cuts": sum(len(tok.family.cuts(text, continuation=True)) for text in divided),
         "programs": int(len(program) > len(alone)),
         "operations": len(program) - len(alone),
     }

@@ -241,7 +241,7 @@ class _Led:
 
     def _cut_everywhere(self, text: str) -> list[int]:
         family, known = self._tok.family, dict[str, list[int]]()  # a long text has the same words again and again
-        first, *others = parts(text, family.cuts(text).tolist())
+        first, *others = parts(text, family.cuts(text, continuation=True).tolist())
         found = self._expected(first)[:]
         for part in others:
             if part not in known:

@@ -88,7 +88,7 @@ class MemoEngine:
         """A text, divided at all its certified cuts."""
         if len(text) <= LONGEST and (whole := self._begin + text) in self._known:
             return [whole]  # what a session leaves for the next append is one segment
-        ends = self._family.cuts(text).tolist()
+        ends = self._family.cuts(text, continuation=True).tolist()
         ends.append(len(text))
         start = 0
         segments = [text[start : (start := end)] for end in ends]

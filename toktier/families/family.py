@@ -123,19 +123,20 @@ class Family:
             ranges[self._atom[start]].append(range(start, stop))
         return tuple(map(tuple, ranges))
 
-    def is_cut(self, text: str, i: int) -> bool:
+    def is_cut(self, text: str, i: int, *, continuation: bool = False) -> bool:
         """Whether a text may be cut before its character ``i``.
 
         Args:
             text: Any text.
             i: A position with a character on both sides, ``0 < i < len(text)``.
+            continuation: Whether what is behind may be encoded without a prefix; see :meth:`cuts`.
 
         Raises:
             IndexError: There is no character on one of the sides.
         """
         if not 0 < i < len(text):
             raise IndexError(f"a cut needs a character on both sides: position {i} in a text of {len(text)} characters")
-        return self.is_pair(text[i - 1], text[i])
+        return (continuation or not self.prefixed) and self.is_pair(text[i - 1], text[i])
 
     def is_pair(self, left: str, right: str) -> bool:
         """Whether every text may be cut between these two characters."""
@@ -156,8 +157,13 @@ class Family:
             return None
         return self._leads[self._atom[ord(text[0])]]
 
-    def cuts(self, text: str) -> npt.NDArray[np.int64]:
+    def cuts(self, text: str, *, continuation: bool = False) -> npt.NDArray[np.int64]:
         """All certified cuts of a text.
+
+        Args:
+            text: Any text.
+            continuation: Also those behind which the text is to be encoded without the prefix that the tokenizer puts
+                before every text (:meth:`lead`): all cuts of a tokenizer that does so, which has no others.
 
         Returns:
             Positions in ascending order, int64, shape (cuts,).
@@ -166,6 +172,8 @@ class Family:
             InvalidText: The text has a lone surrogate.
         """
         atoms = self._table.take(code_points(text))
+        if self.prefixed and not continuation:
+            return np.zeros(0, np.int64)
         pairs = atoms[:-1].astype(np.intp)
         pairs *= self.atoms
         pairs += atoms[1:]
