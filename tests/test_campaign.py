@@ -105,7 +105,7 @@ def test_without_a_fault_nothing_is_found_and_what_was_done_is_counted(tmp_path:
 
 def test_a_relation_that_is_wrong_is_found(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Family, "cuts", lambda self, text: np.arange(1, len(text)))
+        patch.setattr(Family, "cuts", lambda self, text, **_: np.arange(1, len(text)))
         result = verify(tmp_path, "--engine", "reference")
         assert result.exit_code == 1, result.output
         assert command("reproduce", str(saved(tmp_path))).exit_code == 1
@@ -303,7 +303,7 @@ def test_a_counterexample_of_the_enumeration_is_saved_and_replayed(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Family, "is_pair", lambda self, left, right: left + right == "th" or left == " ")
-        patch.setattr(Family, "cuts", lambda self, text: np.arange(1, len(text)))
+        patch.setattr(Family, "cuts", lambda self, text, **_: np.arange(1, len(text)))
         result = verify(tmp_path, "--engine", "memo", "--seconds", "0", "--exhaustive", "2")
         assert result.exit_code == 1, result.output
         shown = next(line for line in result.output.splitlines() if "toktier reproduce" in line)
