@@ -372,7 +372,7 @@ def test_a_call_that_is_under_way_gives_the_right_ids(tok: Tokenizer, monkeypatc
 def test_a_relation_that_is_wrong_is_named(tok: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Mismatch] = []
     monkeypatch.setattr(type(tok.family), "is_pair", lambda self, left, right: True)
-    monkeypatch.setattr(type(tok.family), "cuts", lambda self, text: np.arange(1, len(text)))
+    monkeypatch.setattr(type(tok.family), "cuts", lambda self, text, **_: np.arange(1, len(text)))
     with ShadowVerifier(tok, sample=1.0, quarantine=None, on_mismatch=found.append) as verifier:
         tok.session("Once upon a ti", engine="reference").append("me")
         assert verifier.drain(30)
