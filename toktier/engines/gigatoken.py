@@ -69,7 +69,7 @@ class GigatokenEngine:
         refuse_overlaps(family.definition)
         self._reference = reference
         self._probe = probe
-        self._normalizer = family.definition.normalizer or '{"type":"Sequence","normalizers":[]}'
+        self._normalizer = family.definition.normalizer
         self._normality = Normality(family.definition.normalizers, probe)
         self._definition = json.dumps(json.loads(reference.tokenizer.to_str()) | {"normalizer": None}).encode()
         self._budget = budget
@@ -154,7 +154,8 @@ class GigatokenEngine:
 
     def _is_normal(self, text: str) -> bool:
         """Whether the normalizers leave a text alone, and so each part of it, such as what is between added tokens."""
-        return self._normality.is_sure(text) or self._probe.normalize(self._normalizer, text) == text
+        normalizer = self._normalizer
+        return normalizer is None or self._normality.is_sure(text) or self._probe.normalize(normalizer, text) == text
 
     def _renew(self) -> None:
         try:

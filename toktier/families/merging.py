@@ -19,7 +19,7 @@ import tokenizers
 from attrs import field, frozen
 
 from toktier.families.alphabet import partition
-from toktier.families.probing import DiskCache
+from toktier.families.probing import CODE_POINTS, DiskCache, boundaries
 from toktier.families.relation import Relation
 
 VERSION = 1
@@ -126,27 +126,16 @@ def parted_by_model(joins: Joins) -> Relation:
     for left, right in joins.pairs:
         joined[number[left], number[right]] = True
     # The last kind is that of characters which are joined with none.
-    classes = Relation.uniform(True)
-    table = np.full_like(classes.table, len(members))
+    table = np.full(CODE_POINTS, len(members), np.int32)
     table[[ord(character) for character in number]] = list(number.values())
     relation = Relation(table, ~joined)
 
-    known = np.array([edge for c in joins.known for edge in (ord(c), ord(c) + 1)])
-    relation, (is_known,) = _transposed(relation.refined(partition([_merged(known)])))
-    lost = ~is_known
+    known = np.zeros(CODE_POINTS, bool)
+    known[[ord(character) for character in joins.known]] = True
+    relation, inside = relation.refined(partition([boundaries(known)]))
+    lost = ~inside[:, 0]
     if joins.unknown_join:
         relation = relation.without(lost[:, None] | lost)
     elif joins.unknown_fuse:
         relation = relation.without(lost[:, None] & lost)
     return relation
-
-
-def _transposed(refined: tuple[Relation, Any]) -> tuple[Relation, Any]:
-    relation, properties = refined
-    return relation, properties.T
-
-
-def _merged(edges: Any) -> Any:
-    """Runs without those edges at which one ends and the next begins."""
-    single, counts = np.unique(edges, return_counts=True)
-    return single[counts == 1]

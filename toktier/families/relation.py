@@ -62,13 +62,8 @@ class Relation:
         Raises:
             Unsupported: There would be too many atoms.
         """
-        both = self.table.astype(np.int64) * alphabet.size + alphabet.table
-        used = np.flatnonzero(np.bincount(both, minlength=self.size * alphabet.size))
-        refuse_too_many(len(used))
-        number = np.zeros(self.size * alphabet.size, np.int32)
-        number[used] = np.arange(len(used))
-        mine, others = np.divmod(used, alphabet.size)
-        return Relation(number[both], self.pairs[np.ix_(mine, mine)]), alphabet.properties[others]
+        table, mine, others = _told_apart(self.table, alphabet.table, alphabet.size)
+        return Relation(table, self.pairs[np.ix_(mine, mine)]), alphabet.properties[others]
 
     def single_out(self, code_points: Iterable[int]) -> Relation:
         """The same relation with each of the given code points as an atom of its own.
@@ -98,13 +93,8 @@ class Relation:
         one, other = ends.matrix(self.size), starts.matrix(self.size)
         refused = one.astype(np.float32) @ (~self.pairs).astype(np.float32) @ other.T.astype(np.float32) > 0
         known = np.logical_and.outer(one.any(axis=1), other.any(axis=1))
-        both = ends.table.astype(np.int64) * len(starts.fates) + starts.table
-        used = np.flatnonzero(np.bincount(both, minlength=len(ends.fates) * len(starts.fates)))
-        refuse_too_many(len(used))
-        number = np.zeros(len(ends.fates) * len(starts.fates), np.int32)
-        number[used] = np.arange(len(used))
-        left, right = np.divmod(used, len(starts.fates))
-        return Relation(number[both], (known & ~refused)[np.ix_(left, right)])
+        table, left, right = _told_apart(ends.table, starts.table, len(starts.fates))
+        return Relation(table, (known & ~refused)[np.ix_(left, right)])
 
 
 @frozen(eq=False)
@@ -141,3 +131,25 @@ class Fates:
         for number, fate in enumerate(self.fates):
             result[number, list(fate)] = True
         return result
+
+
+def _told_apart(one: Atoms, other: Atoms, size: int) -> tuple[Atoms, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The atoms of code points that two tables tell apart together.
+
+    Args:
+        one: A number for each code point, shape (0x110000,).
+        other: The same.
+        size: How many numbers there are in the other.
+
+    Returns:
+        The atom of each code point; and for each atom its number in the one table, and in the other.
+
+    Raises:
+        Unsupported: There would be too many.
+    """
+    both = one.astype(np.int64) * size + other
+    used = np.flatnonzero(np.bincount(both))
+    refuse_too_many(len(used))
+    number = np.zeros(int(used[-1]) + 1, np.int32)
+    number[used] = np.arange(len(used))
+    return number[both], *np.divmod(used, size)
