@@ -13,6 +13,7 @@ the highest ranks, provided that no two tokens make it up in the end.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -60,32 +61,58 @@ def ranks_of(reference: tokenizers.Tokenizer, digest: str, cache: DiskCache) -> 
     alphabet = byte_alphabet()
     if missing := alphabet.keys() - vocabulary.keys():
         raise Inapplicable(f"byte 0x{alphabet[min(missing)]:02X} is no token")
-    merges = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in state["merges"]]
+    merges = merges_of(state)
     results = ["".join(merge) for merge in merges]
     merged = dict.fromkeys(results)
     if len(merged) != sum(a != b for a, b in pairwise(["", *results])):
         raise Inapplicable("merges that make the same token lie apart")
-    unreached: dict[str, int] = cache.get(
-        ["unreached", VERSION, tokenizers.__version__, digest], lambda: _unreached(vocabulary, merges)
-    )
-    order = [*sorted(alphabet, key=alphabet.__getitem__), *(token for token in merged if token not in unreached)]
+    missed = unreached(vocabulary, merges, digest, cache)
+    order = [*sorted(alphabet, key=alphabet.__getitem__), *(token for token in merged if token not in missed)]
     if state["ignore_merges"]:
-        kept = [token for token in unreached if alphabet.keys() >= set(token)]
+        kept = [token for token in missed if alphabet.keys() >= set(token)]
         for token in kept:
-            if unreached[token] == 2:
+            if missed[token] == 2:
                 raise Inapplicable(f"token {token!r} is made up of two tokens, but no merge makes it")
         order += kept
     ranks = {bytes(alphabet[character] for character in token): rank for rank, token in enumerate(order)}
     return Ranks(ranks, np.array([vocabulary[token] for token in order], np.uint32))
 
 
-def _unreached(vocabulary: dict[str, int], merges: list[tuple[Any, ...]]) -> dict[str, int]:
-    """The tokens that the merges do not make of their own characters, with how many they make instead."""
-    model = tokenizers.models.BPE(vocab=vocabulary, merges=merges)
-    tokens = list(vocabulary)
-    encodings = tokenizers.Tokenizer(model).encode_batch_fast(tokens)
-    return {
-        token: len(encoding.ids)
-        for token, encoding in zip(tokens, encodings, strict=True)
-        if encoding.ids != [vocabulary[token]]
-    }
+def merges_of(state: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The merges of a model in their order, whichever way the library writes them.
+
+    Args:
+        state: The model as the library writes it.
+
+    Example:
+        >>> merges_of({"merges": ["a b", ["ab", " "]]})
+        [('a', 'b'), ('ab', ' ')]
+    """
+    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in state["merges"])
+    return [(left, right) for left, right in pairs]
+
+
+def unreached(
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], digest: str, cache: DiskCache
+) -> dict[str, int]:
+    """The tokens that the merges do not make of their own characters, with how many they make instead.
+
+    Args:
+        vocabulary: The ids of all tokens.
+        merges: The pairs in their order.
+        digest: The family's identity.
+        cache: Keeps the answer.
+    """
+
+    def found() -> dict[str, int]:
+        model = tokenizers.models.BPE(vocab=vocabulary, merges=merges)
+        tokens = list(vocabulary)
+        encodings = tokenizers.Tokenizer(model).encode_batch_fast(tokens)
+        return {
+            token: len(encoding.ids)
+            for token, encoding in zip(tokens, encodings, strict=True)
+            if encoding.ids != [vocabulary[token]]
+        }
+
+    answer: dict[str, int] = cache.get(["unreached", VERSION, tokenizers.__version__, digest], found)
+    return answer

@@ -98,6 +98,16 @@ class Family:
         return self.reason is None
 
     @property
+    def table(self) -> Table:
+        """The atom of every code point, read-only, shape (0x110000,)."""
+        return self._table
+
+    @property
+    def pairs(self) -> npt.NDArray[np.bool_]:
+        """``pairs[left, right]``: whether two atoms are a certified cut; read-only, shape (atoms, atoms)."""
+        return self._pairs.reshape(self.atoms, self.atoms)
+
+    @property
     def sync_pairs(self) -> int:
         """The number of pairs of atoms that are certified cuts."""
         return int(np.count_nonzero(self._pairs))

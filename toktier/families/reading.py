@@ -180,7 +180,7 @@ def _normalizers(state: dict[str, Any]) -> list[Normalizer]:
     if name == "Replace":
         return [Substitution(name, _pattern(state["pattern"]), state["content"])]
     if name == "Prepend":
-        return [Prefix(name, everywhere=True)]
+        return [Prefix(name, state["prepend"], everywhere=True, unless_there=False)]
     if name == "Strip":
         return [Trim(state["strip_left"], state["strip_right"])]
     if name == "Precompiled":
@@ -209,13 +209,13 @@ def _pre_tokenizers(state: dict[str, Any]) -> list[PreTokenizer]:
     if name == "Split":
         return [Splitter(name, _pattern(state["pattern"]), KEEPS[state["behavior"], state["invert"]])]
     if name == "ByteLevel":
-        prefix = [Prefix(name, everywhere=True)] * state["add_prefix_space"]
+        prefix = [Prefix(name, " ", everywhere=True, unless_there=True)] * state["add_prefix_space"]
         return [*prefix, *[Splitter(name, parse(BYTE_LEVEL_PATTERN), Pieces.ALL)] * state["use_regex"], ByteLevel()]
     if name == "Metaspace":
-        scheme, replacement = state["prepend_scheme"], literal_text(state["replacement"])
-        prefix = [Prefix(name, everywhere=scheme == "always")] * (scheme != "never")
-        splitter = [Splitter(name, replacement, Pieces.BEFORE_GAPS)] * state["split"]
-        return [Substitution(name, literal_text(" "), state["replacement"]), *prefix, *splitter]
+        scheme, replacement = state["prepend_scheme"], state["replacement"]
+        prefix = Prefix(name, replacement, everywhere=scheme == "always", unless_there=True)
+        splitter = [Splitter(name, literal_text(replacement), Pieces.BEFORE_GAPS)] * state["split"]
+        return [Substitution(name, literal_text(" "), replacement), *[prefix] * (scheme != "never"), *splitter]
     if name == "Digits":
         digits = _class(name, Behavior.APART)
         return [Splitter(name, digits if state["individual_digits"] else _run(digits), Pieces.ALL)]

@@ -119,11 +119,15 @@ class Prefix:
 
     Attributes:
         name: How the definition calls it, for people.
+        content: What it puts there.
         everywhere: Whether before every stretch between added tokens, or only where the text begins.
+        unless_there: Whether not where the stretch begins with it as it is.
     """
 
     name: str
+    content: str
     everywhere: bool
+    unless_there: bool
 
 
 Normalizer: TypeAlias = CharacterMap | Form | Substitution | Trim | Charsmap | ByteLevel | Prefix

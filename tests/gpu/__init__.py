@@ -1,0 +1,1 @@
+"""Tests of the GPU engine, and a device for them that is the processor."""

@@ -1,0 +1,1 @@
+"""The GPU engine: encodes on a device, segment by segment."""

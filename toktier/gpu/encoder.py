@@ -1,0 +1,295 @@
+"""A request on its way through a device: in with one copy, through one chain of kernels, out with another.
+
+The chain of a bucket is prepared once for a certain capacity; how much of it a request needs stands in counters on the
+device. The host waits twice: for the counts, and for the ids. In between it encodes what the device left to it, if
+there is anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from attrs import define, field, frozen
+
+from toktier.engines.base import Ids
+from toktier.gpu.device import Array, Chain, Device, Fill, Launch, Queue, Step
+from toktier.gpu.source import fields
+from toktier.gpu.tables import Tables
+
+TILE, THREADS, WARP = 1024, 256, 32
+"""Bytes of text for a block; its threads; threads of a warp. As in ``kernels/prelude.cuh``."""
+
+COUNTERS = 16
+SIZE, DOCUMENTS, TEXT_AT, REWRITTEN, DEFERRALS, MEDIUMS, LENGTHIES, TOKENS, OVERFLOWS = range(9)
+"""The counters, as in ``kernels/tables.cuh``."""
+
+PADDING = 16
+"""Bytes behind a text that kernels may read."""
+
+EXPANSION = 3
+"""Bytes that may come of each byte of a text, on average. A space becomes three where it is written as U+2581."""
+
+SMALLEST, LARGEST = 1 << 16, 1 << 28
+"""Bytes of text in the smallest and the largest bucket. A bucket takes some 12 bytes of memory for each."""
+
+LISTED = 1 << 10
+"""Segments that were left to the host of which it learns with the counts; of more, it has to ask."""
+
+WARPS_OF_LONG = 1 << 10
+"""Blocks that take long pieces in turn."""
+
+HostEncode = Callable[[Sequence[str], Sequence[bool]], list[Ids]]
+"""Encodes texts, of which some continue others, on the host."""
+
+
+class TooMuch(Exception):
+    """The device has no room for what a request turned out to be. The message says of what."""
+
+
+@frozen(eq=False)
+class Encoded:
+    """What came of a request.
+
+    Attributes:
+        ids: The ids of all texts, one after the other, uint32, on the device; shape (tokens,) and more.
+        ends: Where the ids of each text end, int64, shape (texts,).
+        staged: The same ids on the host, in memory that the next request writes to.
+        host_segments: How many stretches of text the host encoded.
+        host_bytes: And of how many bytes.
+    """
+
+    ids: Array
+    ends: npt.NDArray[np.int64]
+    staged: npt.NDArray[np.uint32]
+    host_segments: int
+    host_bytes: int
+
+
+class Bucket:
+    """The memory and the chain for requests of up to some size; one request at a time.
+
+    Args:
+        device: Where it is.
+        tables: Those of the family, on the device, as one structure.
+        rewrites: Whether the text becomes another one.
+        capacity: Bytes of text, a power of two.
+        host: Encodes what the device does not.
+    """
+
+    def __init__(self, device: Device, tables: Array, rewrites: bool, capacity: int, host: HostEncode) -> None:
+        self.capacity = capacity
+        self.documents = capacity // WARP
+        self._host = host
+        self._queue: Queue = device.queue()
+        room = EXPANSION * capacity + PADDING if rewrites else capacity
+        tiles, raw_tiles = _parts(room, TILE), _parts(capacity, TILE)
+        lists, deferrable = _parts(room, WARP) + 1, capacity // 8
+        header = 4 * (COUNTERS + self.documents)
+        arrays: dict[str, Array] = {
+            "input": device.empty(header + capacity + PADDING, np.uint8),
+            "marks": device.empty(tiles * TILE, np.uint8),
+            "firsts": device.empty(tiles, np.uint32),
+            "slots": device.empty(room, np.uint32),
+            "medium": device.empty(2 * lists, np.uint32),
+            "lengthy": device.empty(2 * lists, np.uint32),
+            "deferred": device.empty(2 * deferrable, np.uint32),
+            "patches": device.empty(2 * deferrable, np.uint32),
+            "patch_ids": device.empty(capacity, np.uint32),
+            "weights": device.empty(tiles, np.uint32),
+            "ids": device.empty(room + capacity, np.uint32),
+            "counts": device.empty(self.documents + 1 + COUNTERS, np.uint32),
+        }
+        if rewrites:
+            arrays |= {
+                "raw_marks": device.empty(raw_tiles * TILE, np.uint8),
+                "raw_slots": device.empty(capacity, np.uint32),
+                "widths": device.empty(raw_tiles, np.uint32),
+                "text": device.empty(room + PADDING, np.uint8),
+                "origins": device.empty(room, np.uint32),
+                "begins": device.empty(self.documents, np.uint32),
+            }
+        numbers = {"capacity": capacity, "room": room, "lists": lists, "deferrable": deferrable}
+        self._arrays = arrays
+        self._work = device.upload(packed("Work", device, arrays | numbers))
+        self._tables = tables
+        addresses = [device.address(tables), device.address(self._work)]
+        tail = _tail(tiles, self.documents)
+        self._chain: Chain = self._queue.chain(
+            [*_head(arrays, rewrites, tiles, raw_tiles, self.documents), *tail], addresses
+        )
+        self._tail: Chain = self._queue.chain(tail, addresses)
+        self._input = device.staging(header + capacity + PADDING)
+        self._counts = device.staging(4 * (self.documents + 1 + COUNTERS)).view(np.uint32)
+        self._listed = device.staging(8 * min(LISTED, deferrable)).view(np.uint32)
+        self._ids = device.staging(4 * (room + capacity)).view(np.uint32)
+        self._patches = device.staging(8 * deferrable).view(np.uint32)
+        self._patch_ids = device.staging(4 * capacity).view(np.uint32)
+
+    def encode(self, texts: Sequence[bytes], *, deliver: bool = True) -> Encoded:
+        """The ids of some texts, of UTF-8.
+
+        Args:
+            texts: Their bytes are as many as the capacity, at most, and they are no more than :attr:`documents`.
+            deliver: Whether the ids are to be on the host too.
+
+        Raises:
+            TooMuch: The device has no room for what came of them.
+        """
+        begins, size = self._stage(texts)
+        self._queue.write(self._arrays["input"], self._input[: size + PADDING])
+        self._chain.run()
+        counts = self._counts[: len(texts) + 1 + COUNTERS]
+        self._queue.read(counts, self._arrays["counts"])
+        self._queue.read(self._listed, self._arrays["deferred"])
+        self._queue.wait()
+        counter = counts[len(texts) + 1 :]
+        if counter[OVERFLOWS]:
+            raise TooMuch("of a text")
+        tokens, deferrals, host_bytes, runs = int(counter[TOKENS]), int(counter[DEFERRALS]), 0, 0
+        if deferrals:
+            added, runs, host_bytes = self._patch(texts, begins, deferrals)
+            tokens += added
+            self._tail.run()
+            self._queue.read(counts, self._arrays["counts"])
+        staged = self._ids[: tokens if deliver else 0]
+        if deliver:
+            self._queue.read(staged, self._arrays["ids"])
+        if deliver or deferrals:
+            self._queue.wait()
+        return Encoded(self._arrays["ids"], counts[1 : len(texts) + 1].astype(np.int64), staged, runs, host_bytes)
+
+    def _stage(self, texts: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], int]:
+        """Lays a request out as it is copied; where each text begins, and bytes of all with the header."""
+        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+        ends = np.cumsum(sizes)
+        header = self._input.view(np.uint32)
+        header[:COUNTERS] = 0
+        text_at = 4 * (COUNTERS + len(texts))
+        header[[SIZE, DOCUMENTS, TEXT_AT]] = int(ends[-1]), len(texts), text_at
+        header[COUNTERS : COUNTERS + len(texts)] = ends - sizes
+        for text, end in zip(texts, ends.tolist(), strict=True):
+            self._input[text_at + end - len(text) : text_at + end] = np.frombuffer(text, np.uint8)
+        size = text_at + int(ends[-1])
+        self._input[size : size + PADDING] = 0
+        return ends - sizes, size
+
+    def _patch(self, texts: Sequence[bytes], begins: npt.NDArray[np.int64], count: int) -> tuple[int, int, int]:
+        """Encodes what the device left to the host, and copies it there; how many ids, stretches and bytes that is."""
+        listed = self._listed
+        if 2 * count > len(listed):
+            listed = self._patches  # which is not needed yet
+            self._queue.read(listed[: 2 * count], self._arrays["deferred"])
+            self._queue.wait()
+        segments = listed[: 2 * count].reshape(-1, 2).astype(np.int64)
+        order = np.argsort(segments[:, 0])
+        firsts, lasts = segments[order].T
+        documents = np.searchsorted(begins, firsts, side="right") - 1
+        is_begin = firsts == begins[documents]
+        # Neighbours go together: what is between two certified cuts is one text.
+        heads = np.flatnonzero(np.append(True, (firsts[1:] != lasts[:-1]) | is_begin[1:]))
+        parts, stops = [], np.append(heads[1:], count) - 1
+        for head, stop in zip(heads.tolist(), stops.tolist(), strict=True):
+            document = int(documents[head])
+            begin = int(begins[document])
+            parts.append(texts[document][firsts[head] - begin : lasts[stop] - begin].decode())
+        encoded = self._host(parts, (~is_begin[heads]).tolist())
+        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        ends = np.cumsum(sizes)
+        if ends[-1] > len(self._patch_ids):
+            raise TooMuch("of what the host encoded")
+        np.concatenate(encoded, out=self._patch_ids[: int(ends[-1])])
+        patches = np.zeros((count, 2), np.uint32)
+        patches[order[heads]] = np.stack([ends - sizes, sizes], axis=1)
+        self._patches[: 2 * count] = patches.reshape(-1)
+        self._queue.write(self._arrays["patches"], self._patches[: 2 * count])
+        self._queue.write(self._arrays["patch_ids"], self._patch_ids[: int(ends[-1])])
+        return int(ends[-1]), len(parts), int((lasts - firsts).sum())
+
+
+@define(eq=False)
+class Encoder:
+    """Encodes texts on a device.
+
+    Attributes:
+        device: Where.
+        tables: Those of the family.
+        host: Encodes what the device does not.
+    """
+
+    device: Device
+    tables: Tables
+    host: HostEncode
+    _uploaded: dict[str, Any] = field(factory=dict, init=False)
+    _structure: Array = field(init=False)
+    _rewrites: bool = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._uploaded = {
+            name: self.device.upload(value) for name, value in self.tables.items() if isinstance(value, np.ndarray)
+        }
+        numbers = {name: value for name, value in self.tables.items() if isinstance(value, int)}
+        self._structure = self.device.upload(packed("Tables", self.device, self._uploaded | numbers))
+        self._rewrites = len(self.tables["images"]) > 0 or self.tables["prefix_size"] != 0  # type: ignore[arg-type]
+
+    def bucket(self, size: int) -> Bucket:
+        """A new bucket for texts of so many bytes in all."""
+        capacity = max(SMALLEST, 1 << (size - 1).bit_length())
+        return Bucket(self.device, self._structure, self._rewrites, capacity, self.host)
+
+
+def packed(structure: str, device: Device, values: dict[str, Any]) -> npt.NDArray[np.uint64]:
+    """One of the kernels' structures: its fields in order, as addresses and numbers. What is left out is 0."""
+    names = fields(structure)
+    if unknown := values.keys() - set(names):
+        raise KeyError(f"{structure} has no {', '.join(sorted(unknown))}")
+    given = [values.get(name, 0) for name in names]
+    return np.array([value if isinstance(value, int) else device.address(value) for value in given], np.uint64)
+
+
+def _head(arrays: dict[str, Array], rewrites: bool, tiles: int, raw_tiles: int, documents: int) -> list[Step]:
+    """From the text to slots."""
+    steps: list[Step] = [
+        Fill(arrays["marks"], 0),
+        Fill(arrays["slots"], 0xFF),
+        Fill(arrays["patches"], 0),
+    ]
+    if rewrites:
+        steps += [Fill(arrays["raw_marks"], 0), Fill(arrays["origins"], 0xFF)]
+    steps += [
+        Launch("documents_begin", _parts(documents, THREADS), THREADS),
+        Launch("mark", raw_tiles, THREADS),
+    ]
+    if rewrites:
+        steps += [
+            Launch("stretches", raw_tiles, THREADS),
+            Launch("measure", raw_tiles, THREADS),
+            Launch("scan_widths", 1, THREADS),
+            Launch("rewrite", raw_tiles, THREADS),
+            Launch("place", _parts(documents * WARP, THREADS), THREADS),
+            Launch("index", tiles, THREADS),
+        ]
+    return [
+        *steps,
+        Launch("divide", tiles, THREADS),
+        Launch("encode", tiles, THREADS),
+        Launch("encode_medium", WARPS_OF_LONG, THREADS),
+        Launch("encode_long", WARPS_OF_LONG, THREADS),
+    ]
+
+
+def _tail(tiles: int, documents: int) -> list[Step]:
+    """From slots to ids."""
+    return [
+        Launch("weigh", tiles, THREADS),
+        Launch("scan_weights", 1, THREADS),
+        Launch("count", _parts((documents + 1) * WARP, THREADS), THREADS),
+        Launch("gather", tiles, THREADS),
+    ]
+
+
+def _parts(size: int, part: int) -> int:
+    """How many parts of some size it takes, at least one."""
+    return max(1, -(-size // part))

@@ -1,0 +1,194 @@
+// From a segment to pieces: added tokens first, and what is between them by the split patterns, one after the other. All
+// of it is done by one thread, which marks where pieces begin.
+#pragma once
+#include "characters.cuh"
+#include "hashing.cuh"
+
+// Leaves a segment to the host. Nothing in it may be marked yet but as a piece that begins.
+DEVICE void defer(const Work* work, u8* marks, u32* slots, u32 begin, u32 raw_begin, u32 raw_end) {
+  u32* counter = counters(work);
+  u32 number = atomicAdd(&counter[DEFERRALS], 1);
+  if (number >= work->deferrable) {
+    counter[OVERFLOWS] = 1;
+    return;
+  }
+  work->deferred[2 * number] = raw_begin;
+  work->deferred[2 * number + 1] = raw_end;
+  marks[begin] |= PIECE | SPECIAL;
+  slots[begin] = DEFERRED | number;
+}
+
+// The longest added token that begins somewhere: its id, and where it ends. DEFERRED as an id: its flags look at what is
+// beside it.
+struct Occurrence {
+  u32 id;
+  u32 end;
+};
+
+DEVICE Occurrence find_literal(const u32* trie, u64 bits, const u8* bytes, u32 at, u32 end) {
+  Occurrence longest = {NONE, at};
+  u32 node = 0;
+  while (at < end) {
+    Character character = decode(bytes + at);
+    Found edge = find_pair(trie, bits, node, character.code_point);
+    if (!edge.exists) {
+      break;
+    }
+    at += character.size;
+    node = edge.first;
+    if (edge.second != NONE) {
+      longest = {edge.second, at};
+    }
+  }
+  return longest;
+}
+
+DEVICE u32 class_of(const Tables* tables, u32 code_point) {
+  return looked_up(tables->class_pages, tables->classes, code_point);
+}
+
+const u16 ENDS = 0x8000;
+const u32 DEAD = 0;
+const u32 START = 1;
+
+// Where the match of a pattern ends that begins here, or NONE. The automaton knows priorities: of several matches it
+// finds the one that a backtracking search finds first. A match ends when the character behind it is read.
+DEVICE u32 match(const Tables* tables, const u16* transitions, const u8* bytes, u32 at, u32 end) {
+  u32 width = tables->class_count + 1;
+  u32 state = START;
+  u32 found = NONE;
+  while (state != DEAD) {
+    u32 next = tables->class_count;
+    u32 size = 0;
+    if (at < end) {
+      Character character = decode(bytes + at);
+      next = class_of(tables, character.code_point);
+      size = character.size;
+    }
+    u32 transition = transitions[state * width + next];
+    if (transition & ENDS) {
+      found = at;
+    }
+    if (size == 0) {
+      break;
+    }
+    state = transition & ~(u32)ENDS;
+    at += size;
+  }
+  return found;
+}
+
+// Divides one piece by the matches of one pattern; the mark of its begin is there already.
+DEVICE void split_piece(
+    const Tables* tables, const u16* transitions, u32 keeps, const u8* bytes, u8* marks, u32 begin, u32 end
+) {
+  u32 at = begin;
+  bool in_run = false;  // of matches, for RUNS
+  while (at < end) {
+    u32 gap = at;
+    u32 matched = NONE;
+    while (at < end && (matched = match(tables, transitions, bytes, at, end)) == NONE) {
+      at += decode(bytes + at).size;
+    }
+    if (gap < at) {
+      in_run = false;
+      if (keeps == ALL || keeps == GAPS || keeps == RUNS) {
+        marks[gap] |= PIECE;
+      } else if (keeps == MATCHES) {
+        marks[gap] |= PIECE | DROPPED;
+      }
+    }
+    if (matched == NONE) {
+      break;
+    }
+    if (keeps == ALL || keeps == MATCHES || keeps == BEFORE_GAPS || (keeps == RUNS && !in_run)) {
+      marks[at] |= PIECE;
+    } else if (keeps == GAPS) {
+      marks[at] |= PIECE | DROPPED;
+    } else if (keeps == AFTER_GAPS && matched < end) {
+      marks[matched] |= PIECE;
+    }
+    in_run = true;
+    at = matched;
+  }
+}
+
+// Divides what is between two added tokens; returns whether all its pieces are short enough to be encoded here.
+DEVICE bool divide_stretch(const Tables* tables, const u8* bytes, u8* marks, u32 begin, u32 end) {
+  if (begin == end) {
+    return true;
+  }
+  marks[begin] |= PIECE;
+  for (u64 i = 0; i < tables->splitter_count; i++) {
+    const u16* transitions = tables->transitions + tables->splitters[2 * i];
+    u32 piece = begin;
+    while (piece < end) {
+      u32 next = piece + 1;
+      while (next < end && !(marks[next] & PIECE)) {
+        next++;
+      }
+      if (!(marks[piece] & DROPPED)) {
+        split_piece(tables, transitions, tables->splitters[2 * i + 1], bytes, marks, piece, next);
+      }
+      piece = next;
+    }
+  }
+  u32 longest = tables->model == BYTES || tables->model == CHARACTERS ? LONG : LONGEST_SEGMENT;
+  u32 piece = begin;
+  for (u32 at = begin + 1; at <= end; at++) {
+    if (at == end || marks[at] & PIECE) {
+      if (at - piece > longest && !(marks[piece] & DROPPED)) {
+        return false;
+      }
+      piece = at;
+    }
+  }
+  return true;
+}
+
+// Divides a stretch by the added tokens that are looked for in what the normalizers made; returns whether that was
+// possible here.
+DEVICE bool divide_normalized(const Tables* tables, const u8* bytes, u8* marks, u32* slots, u32 begin, u32 end) {
+  if (tables->normalized_literal_bits) {
+    for (u32 at = begin; at < end;) {
+      Character character = decode(bytes + at);
+      u32 next = at + character.size;
+      if (tables->class_flags[class_of(tables, character.code_point)] & BEGINS) {
+        Occurrence found =
+            find_literal(tables->normalized_literals, tables->normalized_literal_bits, bytes, at, end);
+        if (found.id == DEFERRED) {
+          return false;
+        }
+        if (found.id != NONE) {
+          if (!divide_stretch(tables, bytes, marks, begin, at)) {
+            return false;
+          }
+          marks[at] |= PIECE | SPECIAL;
+          slots[at] = found.id;
+          begin = next = found.end;
+        }
+      }
+      at = next;
+    }
+  }
+  return divide_stretch(tables, bytes, marks, begin, end);
+}
+
+// Takes back what was marked inside a segment.
+DEVICE void forget(u8* marks, u32* slots, u32 begin, u32 end) {
+  for (u32 at = begin; at < end; at++) {
+    marks[at] &= ~(PIECE | DROPPED | SPECIAL);
+    slots[at] = EMPTY;
+  }
+}
+
+// Where the segment ends that is the last to begin in a tile.
+DEVICE u32 end_of_last(const u32* firsts, u32 size) {
+  u32 tiles = (size + TILE - 1) / TILE;
+  for (u32 tile = blockIdx.x + 1; tile < tiles; tile++) {
+    if (firsts[tile] != NONE) {
+      return firsts[tile];
+    }
+  }
+  return size;
+}
