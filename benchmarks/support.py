@@ -27,7 +27,12 @@ from benchmarks.common import number
 from tests import material
 from tests.public.families import FAMILIES, FILE, STAND_IN, Public, kinds, load
 from toktier.campaign.verification import admitted
+from toktier.engines.base import Inapplicable
+from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family
+from toktier.families.probing import DiskCache
+from toktier.gpu.engine import GpuEngine
+from toktier.gpu.tables import tables_of
 from toktier.inspection import PICTURES
 
 DOCUMENT = pathlib.Path(__file__).parents[1] / "docs" / "support.md"
@@ -36,8 +41,8 @@ FIGURES = DOCUMENT.with_suffix(".json")
 BEGIN, END = "<!-- begin: python -m benchmarks.support -->", "<!-- end -->"
 """What the table stands between."""
 
-COLUMNS = ("family", "of", "pipeline", "atoms", "pairs", "cuts, such as", "apart", "engines")
-ALIGNED = ("---", "---", "---", "--:", "--:", "---", "--:", "---")
+COLUMNS = ("family", "of", "pipeline", "atoms", "pairs", "cuts, such as", "apart", "engines", "on a GPU")
+ALIGNED = ("---", "---", "---", "--:", "--:", "---", "--:", "---", "---")
 
 CANDIDATES = ("e ", ".\n", "中文", "12", "a1", "aB", "e.", "\na", ". ", " a", "(a")
 """Pairs of characters that make good examples, the best first."""
@@ -67,6 +72,7 @@ class Row:
         examples: Some pairs of characters between which every text may be cut.
         apart: Characters of the real texts for each certified cut in them; None when there are none.
         engines: The engines that serve it, fastest first, the reference last; None when they were not compared.
+        gpu: ``yes`` where the kernels do what it needs, or why they do not; None when they were not asked.
     """
 
     family: str
@@ -79,6 +85,7 @@ class Row:
     examples: tuple[str, ...] = field(converter=_tuple)
     apart: float | None
     engines: tuple[str, ...] | None = field(converter=attrs.converters.optional(_tuple))
+    gpu: str | None
 
 
 def measured(family: Public, kind: str, tok: toktier.Tokenizer, *, texts: Iterable[str], compare: bool) -> Row:
@@ -107,7 +114,20 @@ def measured(family: Public, kind: str, tok: toktier.Tokenizer, *, texts: Iterab
         examples=examples(relation),
         apart=round(characters / cuts, 2) if cuts else None,
         engines=tuple(admitted(tok)[0]) if compare else None,
+        gpu=on_a_gpu(tok) if compare else None,
     )
+
+
+def on_a_gpu(tok: toktier.Tokenizer) -> str:
+    """``yes`` where the kernels do what a tokenizer needs, or why they do not."""
+    reference = tok.engine("reference")
+    assert isinstance(reference, ReferenceEngine)
+    try:
+        GpuEngine.check(tok.family, reference)
+        tables_of(tok.family, reference, reference.probe(DiskCache()))
+    except Inapplicable as reason:
+        return f"no: {reason}"
+    return "yes"
 
 
 def examples(family: Family) -> tuple[str, ...]:
@@ -135,6 +155,7 @@ def document_row(row: Row) -> list[str]:
         pairs if row.reason is None else f"none: {row.reason}",
         number(row.apart),
         "not compared" if row.engines is None else ", ".join(row.engines[:-1]) or "reference alone",
+        row.gpu or "not asked",
     ]
 
 

@@ -331,7 +331,7 @@ def test_auto_is_memo_until_there_is_evidence(fresh: Router) -> None:
 
 def test_auto_is_the_fastest_that_is_admitted(fresh: Router) -> None:
     reasons = fresh.reasons(compare=True)
-    assert [*reasons] == ["gigatoken", "tiktoken", "memo", "reference"]
+    assert [*reasons] == ["gpu", "gigatoken", "tiktoken", "memo", "reference"]
     assert reasons["gigatoken"].startswith("refused: ")
     assert [reason.split(":")[0] for reason in reasons.values()] == ["refused", "admitted", "admitted", "admitted"]
     assert fresh.auto().name == "Faultless"

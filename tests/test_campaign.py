@@ -92,7 +92,7 @@ def test_without_a_fault_nothing_is_found_and_what_was_done_is_counted(tmp_path:
     assert not (tmp_path / "none").exists()
     found = json.loads(numbers.read_text())
     counted = {(row["check"], row["engine"]): row for row in found["checks"]}
-    engines = [name for name in ("gigatoken", "tiktoken", "memo", "reference") if name not in found["left_out"]]
+    engines = [name for name in ("gpu", "gigatoken", "tiktoken", "memo", "reference") if name not in found["left_out"]]
     for engine in engines:
         assert counted["sessions", engine]["operations"] >= counted["sessions", engine]["programs"] >= 1
         assert counted["file sessions", engine]["programs"] == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
+import pathlib
 import random
 from collections.abc import Callable, Iterable
 
@@ -378,3 +380,14 @@ def test_the_smallest_counterexamples_stay_what_they_are() -> None:
     ]
     for name, left, right in cases:
         assert not material.registry().load(zoo.build(name)).family.is_cut(left + right, 1)
+
+
+def test_two_tokens_with_one_id_say_nothing_of_what_the_model_joins(tmp_path: pathlib.Path) -> None:
+    """The library forgets one of the two when it writes them, and writes another merge than there is."""
+    vocabulary = {"<unk>": 0, "a": 1, "b": 1, "ab": 2}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": [["a", "b"]], "unk_token": "<unk>"}
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+    tok = toktier.Registry(None).load(file)
+    assert tok.encode("ab").tolist() == [2]
+    assert tok.family.reason == "model BPE: two of its tokens have one id"

@@ -38,7 +38,7 @@ def test_the_document_was_made_with_all_files() -> None:
 def test_the_figures_are_those_of_the_definitions(family: Public, kind: str) -> None:
     now = support.measured(family, kind, load(family.name, kind), texts=(), compare=False)
     then = ROWS[family.name, kind]
-    assert now == attrs.evolve(then, apart=None, engines=None)
+    assert now == attrs.evolve(then, apart=None, engines=None, gpu=None)
 
 
 def test_pairs_that_cannot_be_seen_are_drawn() -> None:

@@ -234,7 +234,7 @@ def test_a_report_says_what_is_known(name: str) -> None:
     report = tok.report(compare=False)
     assert isinstance(report, Report)
     assert (report.digest, report.reason, report.supported) == (tok.family.digest, None, True)
-    assert [*report.engines] == ["gigatoken", "tiktoken", "memo", "reference"]
+    assert [*report.engines] == ["gpu", "gigatoken", "tiktoken", "memo", "reference"]
     assert report.engines[report.auto].startswith("admitted: ")
     assert report.stages == tok.family.definition.stages
     assert report.atoms == len(tok.family.alphabet())

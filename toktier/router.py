@@ -25,9 +25,11 @@ from toktier.engines.reference import ReferenceEngine
 from toktier.engines.tiktoken import TiktokenEngine
 from toktier.errors import UnknownEngine
 from toktier.families.family import Family, valid_text
-from toktier.families.probing import DiskCache, Probe
+from toktier.families.probing import DiskCache
+from toktier.gpu.engine import GpuEngine
+from toktier.gpu.offload import Offload
 
-NAMES = ("gigatoken", "tiktoken", "memo", "reference")
+NAMES = ("gpu", "gigatoken", "tiktoken", "memo", "reference")
 """The engines, fastest first."""
 
 BY_THEOREM = "admitted: exact by the theorem of certified cuts, from ids of the reference"
@@ -40,7 +42,7 @@ BUSY = 1 << 12
 
 logger = logging.getLogger(__name__)
 
-SUSPECTS: dict[str, type[Suspect]] = {GigatokenEngine.name: GigatokenEngine, TiktokenEngine.name: TiktokenEngine}
+SUSPECTS: dict[str, type[Suspect]] = {suspect.name: suspect for suspect in (GpuEngine, GigatokenEngine, TiktokenEngine)}
 """The engines that need evidence."""
 
 
@@ -269,6 +271,13 @@ Serving: TypeAlias = Route | ReferenceEngine
 """What may serve: it says why."""
 
 
+def _reason(serving: Serving) -> str:
+    """Why an engine may serve, and what is the matter with it now."""
+    engine = serving.engine if isinstance(serving, Route) else None
+    trouble = engine.trouble if isinstance(engine, Offload) else None
+    return serving.reason if trouble is None else f"{serving.reason}; {trouble}"
+
+
 class Router:
     """The engines of one tokenizer, made when they are asked for. Safe to share between threads.
 
@@ -332,7 +341,7 @@ class Router:
                 how = f"Tokenizer.engine({name!r}) does that, and toktier inspect --compare"
                 reasons[name] = f"not compared with the reference yet: {how}"
             else:
-                reasons[name] = decision if isinstance(decision, str) else decision.reason
+                reasons[name] = decision if isinstance(decision, str) else _reason(decision)
         return reasons
 
     def _fastest(self) -> Serving:
@@ -371,7 +380,7 @@ class Router:
         return decision
 
     def _decided(self, name: str, proceed: Callable[[], bool]) -> Serving | str | None:
-        family, reference, probe = self._family, self._reference, Probe(self._cache)
+        family, reference = self._family, self._reference
         decision: Serving | str
         try:
             if not family.supported:
@@ -386,7 +395,7 @@ class Router:
                     str(evidence)
                     if evidence.refused
                     # A new one: that which was compared has seen much that will never come again.
-                    else Route(suspect(family, reference, probe), reference, str(evidence), evidence, family)
+                    else Route(self._made(suspect), reference, str(evidence), evidence, family)
                 )
         except Interrupted:
             return None
@@ -402,3 +411,8 @@ class Router:
         with self._choosing:
             self._auto = None
         return decision
+
+    def _made(self, suspect: type[Suspect]) -> Engine:
+        """An engine that may serve. The GPU has one of the processor beside it, for what is not worth the way."""
+        engine = suspect(self._family, self._reference, self._reference.probe(self._cache))
+        return Offload(engine, engine.host) if isinstance(engine, GpuEngine) else engine

@@ -176,7 +176,7 @@ class Tokenizer:
         name and was never compared with the reference on this machine is compared now, which takes some seconds.
 
         Args:
-            name: ``"auto"``, ``"gigatoken"``, ``"tiktoken"``, ``"memo"`` or ``"reference"``.
+            name: ``"auto"``, ``"gpu"``, ``"gigatoken"``, ``"tiktoken"``, ``"memo"`` or ``"reference"``.
 
         Raises:
             UnknownEngine: There is none of that name, or it does not serve this tokenizer; the message says why.

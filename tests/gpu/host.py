@@ -283,6 +283,10 @@ class HostDevice:
             self._arrays.add(memory)
         return memory
 
+    def copy(self, array: Memory, size: int) -> Memory:
+        """A new array with the first elements of another."""
+        return self.upload(array.values[:size])
+
     def staging(self, size: int) -> npt.NDArray[np.uint8]:
         """Memory with garbage in it."""
         return np.full(size, GARBAGE, np.uint8)

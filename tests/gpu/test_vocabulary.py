@@ -180,7 +180,6 @@ def bare(model: models.Model) -> tokenizers.Tokenizer:
 
 
 REFUSED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
-    "the model is a Unigram": lambda: bare(models.Unigram([("a", 0.0)], 0)),
     "leaves out merges at random": lambda: bare(models.BPE({"a": 0}, [], dropout=0.1)),
     "marks tokens inside": lambda: bare(models.BPE({"a": 0, "a#": 1}, [], end_of_word_suffix="#")),
     "two tokens of the model have one id": lambda: bare(models.BPE({"a": 0, "b": 0}, [])),

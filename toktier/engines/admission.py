@@ -138,7 +138,7 @@ def compared(
         if not proceed():
             raise Interrupted
         logger.info("comparing engine %s with the reference: some seconds, once for each machine", suspect.name)
-        probe = Probe(cache)
+        probe = reference.probe(cache)
         comparison = Comparison(suspect(family, reference, probe), family, reference, probe, proceed)
         refused = comparison.run()
         return {"guard": _runs(comparison.guard), "refused": refused, "characters": comparison.characters}

@@ -11,6 +11,7 @@ from toktier.engines.base import Ids, contained
 from toktier.engines.continuing import encode_continuing
 from toktier.errors import EngineFailure
 from toktier.families.family import Family, valid_text
+from toktier.families.probing import DiskCache, Probe
 
 PARALLEL = 1 << 15
 """Characters from which on the library's threads are worth being woken: on a busy machine that takes milliseconds."""
@@ -44,6 +45,10 @@ class ReferenceEngine:
 
     def __repr__(self) -> str:
         return f"<toktier engine {self.name}: {self.reason}>"
+
+    def probe(self, cache: DiskCache) -> Probe:
+        """Where the library is asked what its classes of characters contain."""
+        return Probe(cache)
 
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
         """The ids of a text, uint32, shape (tokens,)."""

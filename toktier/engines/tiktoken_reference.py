@@ -20,7 +20,9 @@ from toktier.engines.literals import Finder
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import EngineFailure, UnknownEngine
 from toktier.families.family import Family, valid_text
+from toktier.families.formats.probe import TiktokenProbe
 from toktier.families.literal import Literal
+from toktier.families.probing import DiskCache, Probe
 
 
 class TiktokenReference(ReferenceEngine):
@@ -77,6 +79,15 @@ class TiktokenReference(ReferenceEngine):
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts."""
         return [self.encode(text) for text in texts]
+
+    def probe(self, cache: DiskCache) -> Probe:
+        """Where the library is asked what its classes of characters contain."""
+        return TiktokenProbe(cache)
+
+    @property
+    def finds_longest(self) -> bool:
+        """Whether it finds the longest special token that begins at a place: where no two can begin at one."""
+        return self._special_tokens.unambiguous
 
     def stream(self) -> Callable[[int], str | None]:
         """A function that takes ids one by one, and gives the text that is complete then, or None while none is.

@@ -27,6 +27,11 @@ def deletes(component: str) -> bool:
     return "" in _images(component).values()
 
 
+def images_of(component: str) -> dict[int, str]:
+    """What becomes of each character by itself in the map of a ``Precompiled`` normalizer, which is given as JSON."""
+    return {ord(key): image for key, image in _images(component).items() if len(key) == 1}
+
+
 def rewritten_by_charsmap(component: str, probe: Probe) -> tuple[Images, Images]:
     """What a text can end with that ended with a character, and begin with that began with one of ASCII, where new.
 
@@ -44,9 +49,8 @@ def rewritten_by_charsmap(component: str, probe: Probe) -> tuple[Images, Images]
         if ord(key[0]) in prepended:
             raise Unsupported(f"normalizer Precompiled: a key begins with U+{ord(key[0]):04X}, which prepends itself")
         beginning[key[0]].append(image)
-    alone = {ord(key): image for key, image in images.items() if len(key) == 1}
 
-    ends = {c: frozenset(map(ord, image[-1:])) for c, image in alone.items()}
+    ends = {c: frozenset(map(ord, image[-1:])) for c, image in images_of(component).items()}
     ends |= dict.fromkeys([*appended, *prepended], frozenset())
     # What is left of a line feed is not always what it becomes alone.
     line_ends = [images.get("\n", "\n"), images.get("\r", images.get("\r\n", images.get("\n", "\n")))]

@@ -213,9 +213,9 @@ def _pre_tokenizers(state: dict[str, Any]) -> list[PreTokenizer]:
         return [*prefix, *[Splitter(name, parse(BYTE_LEVEL_PATTERN), Pieces.ALL)] * state["use_regex"], ByteLevel()]
     if name == "Metaspace":
         scheme, replacement = state["prepend_scheme"], state["replacement"]
-        prefix = Prefix(name, replacement, everywhere=scheme == "always", unless_there=True)
+        prefixes = [Prefix(name, replacement, everywhere=scheme == "always", unless_there=True)] * (scheme != "never")
         splitter = [Splitter(name, literal_text(replacement), Pieces.BEFORE_GAPS)] * state["split"]
-        return [Substitution(name, literal_text(" "), replacement), *[prefix] * (scheme != "never"), *splitter]
+        return [Substitution(name, literal_text(" "), replacement), *prefixes, *splitter]
     if name == "Digits":
         digits = _class(name, Behavior.APART)
         return [Splitter(name, digits if state["individual_digits"] else _run(digits), Pieces.ALL)]

@@ -97,6 +97,10 @@ class Device(Protocol):
         """Memory for so many elements, with anything in it."""
         ...
 
+    def copy(self, array: Array, size: int) -> Array:
+        """A new array with the first so many elements of another, when the call returns."""
+        ...
+
     def staging(self, size: int) -> npt.NDArray[np.uint8]:
         """Memory of the host that queues copy from and to without waiting."""
         ...

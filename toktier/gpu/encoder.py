@@ -7,6 +7,7 @@ there is anything.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,15 +39,18 @@ SMALLEST, LARGEST = 1 << 16, 1 << 28
 LISTED = 1 << 10
 """Segments that were left to the host of which it learns with the counts; of more, it has to ask."""
 
-WARPS_OF_LONG = 1 << 10
+BLOCKS_OF_LONG = 1 << 8
 """Blocks that take long pieces in turn."""
+
+TEXT_BYTES = 32
+"""Bytes of a bucket for each text: of empty ones it can take as many as it has room for their begins."""
 
 HostEncode = Callable[[Sequence[str], Sequence[bool]], list[Ids]]
 """Encodes texts, of which some continue others, on the host."""
 
 
 class TooMuch(Exception):
-    """The device has no room for what a request turned out to be. The message says of what."""
+    """The device has no room for a request. The message says why."""
 
 
 @frozen(eq=False)
@@ -68,6 +72,24 @@ class Encoded:
     host_bytes: int
 
 
+class Staging:
+    """Memory of the host for numbers, uint32, that grows to what is needed: to make it takes long.
+
+    Args:
+        device: What copies from and to it.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._memory = np.zeros(0, np.uint32)
+
+    def of(self, size: int) -> npt.NDArray[np.uint32]:
+        """So many of them, with anything in them; what was given before is not to be used any more."""
+        if size > len(self._memory):
+            self._memory = self._device.staging(4 << size.bit_length()).view(np.uint32)
+        return self._memory[:size]
+
+
 class Bucket:
     """The memory and the chain for requests of up to some size; one request at a time.
 
@@ -81,7 +103,7 @@ class Bucket:
 
     def __init__(self, device: Device, tables: Array, rewrites: bool, capacity: int, host: HostEncode) -> None:
         self.capacity = capacity
-        self.documents = capacity // WARP
+        self.documents = capacity // TEXT_BYTES
         self._host = host
         self._queue: Queue = device.queue()
         room = EXPANSION * capacity + PADDING if rewrites else capacity
@@ -124,42 +146,57 @@ class Bucket:
         self._input = device.staging(header + capacity + PADDING)
         self._counts = device.staging(4 * (self.documents + 1 + COUNTERS)).view(np.uint32)
         self._listed = device.staging(8 * min(LISTED, deferrable)).view(np.uint32)
-        self._ids = device.staging(4 * (room + capacity)).view(np.uint32)
-        self._patches = device.staging(8 * deferrable).view(np.uint32)
-        self._patch_ids = device.staging(4 * capacity).view(np.uint32)
+        self._ids = Staging(device)
+        self._patches = Staging(device)
+        self._patch_ids = Staging(device)
+        self._texts: Sequence[bytes] = ()
+        self._begins = np.zeros(0, np.int64)
 
-    def encode(self, texts: Sequence[bytes], *, deliver: bool = True) -> Encoded:
-        """The ids of some texts, of UTF-8.
+    def begin(self, texts: Sequence[bytes]) -> None:
+        """Begins to encode some texts, of UTF-8.
 
         Args:
             texts: Their bytes are as many as the capacity, at most, and they are no more than :attr:`documents`.
+        """
+        self._texts = texts
+        self._begins, size = self._stage(texts)
+        self._queue.write(self._arrays["input"], self._input[: size + PADDING])
+        self._chain.run()
+        self._queue.read(self._counts[: len(texts) + 1 + COUNTERS], self._arrays["counts"])
+        self._queue.read(self._listed, self._arrays["deferred"])
+
+    def finish(self, *, deliver: bool = True) -> Encoded:
+        """The ids of the texts that were begun.
+
+        Args:
             deliver: Whether the ids are to be on the host too.
 
         Raises:
             TooMuch: The device has no room for what came of them.
         """
-        begins, size = self._stage(texts)
-        self._queue.write(self._arrays["input"], self._input[: size + PADDING])
-        self._chain.run()
+        texts = self._texts
         counts = self._counts[: len(texts) + 1 + COUNTERS]
-        self._queue.read(counts, self._arrays["counts"])
-        self._queue.read(self._listed, self._arrays["deferred"])
         self._queue.wait()
         counter = counts[len(texts) + 1 :]
-        if counter[OVERFLOWS]:
-            raise TooMuch("of a text")
+        _refuse_overflow(counter)
         tokens, deferrals, host_bytes, runs = int(counter[TOKENS]), int(counter[DEFERRALS]), 0, 0
         if deferrals:
-            added, runs, host_bytes = self._patch(texts, begins, deferrals)
+            added, runs, host_bytes = self._patch(texts, self._begins, deferrals)
             tokens += added
             self._tail.run()
             self._queue.read(counts, self._arrays["counts"])
-        staged = self._ids[: tokens if deliver else 0]
+        staged = self._ids.of(tokens if deliver else 0)
         if deliver:
             self._queue.read(staged, self._arrays["ids"])
         if deliver or deferrals:
             self._queue.wait()
+            _refuse_overflow(counter)
         return Encoded(self._arrays["ids"], counts[1 : len(texts) + 1].astype(np.int64), staged, runs, host_bytes)
+
+    def abandon(self) -> None:
+        """Waits for what was begun, so that nothing writes any more to memory that others may get."""
+        with contextlib.suppress(Exception):
+            self._queue.wait()
 
     def _stage(self, texts: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], int]:
         """Lays a request out as it is copied; where each text begins, and bytes of all with the header."""
@@ -168,11 +205,13 @@ class Bucket:
         header = self._input.view(np.uint32)
         header[:COUNTERS] = 0
         text_at = 4 * (COUNTERS + len(texts))
-        header[[SIZE, DOCUMENTS, TEXT_AT]] = int(ends[-1]), len(texts), text_at
+        size = text_at + int(sizes.sum())
+        header[[SIZE, DOCUMENTS, TEXT_AT]] = size - text_at, len(texts), text_at
         header[COUNTERS : COUNTERS + len(texts)] = ends - sizes
-        for text, end in zip(texts, ends.tolist(), strict=True):
-            self._input[text_at + end - len(text) : text_at + end] = np.frombuffer(text, np.uint8)
-        size = text_at + int(ends[-1])
+        there, at = self._input.data, text_at
+        for text in texts:
+            there[at : at + len(text)] = text
+            at += len(text)
         self._input[size : size + PADDING] = 0
         return ends - sizes, size
 
@@ -180,8 +219,8 @@ class Bucket:
         """Encodes what the device left to the host, and copies it there; how many ids, stretches and bytes that is."""
         listed = self._listed
         if 2 * count > len(listed):
-            listed = self._patches  # which is not needed yet
-            self._queue.read(listed[: 2 * count], self._arrays["deferred"])
+            listed = self._patches.of(2 * count)  # which is not needed yet
+            self._queue.read(listed, self._arrays["deferred"])
             self._queue.wait()
         segments = listed[: 2 * count].reshape(-1, 2).astype(np.int64)
         order = np.argsort(segments[:, 0])
@@ -198,14 +237,15 @@ class Bucket:
         encoded = self._host(parts, (~is_begin[heads]).tolist())
         sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
         ends = np.cumsum(sizes)
-        if ends[-1] > len(self._patch_ids):
-            raise TooMuch("of what the host encoded")
-        np.concatenate(encoded, out=self._patch_ids[: int(ends[-1])])
-        patches = np.zeros((count, 2), np.uint32)
-        patches[order[heads]] = np.stack([ends - sizes, sizes], axis=1)
-        self._patches[: 2 * count] = patches.reshape(-1)
-        self._queue.write(self._arrays["patches"], self._patches[: 2 * count])
-        self._queue.write(self._arrays["patch_ids"], self._patch_ids[: int(ends[-1])])
+        if ends[-1] > self.capacity:
+            raise TooMuch("the device has no room for what the host encoded")
+        ids = self._patch_ids.of(int(ends[-1]))
+        np.concatenate(encoded, out=ids)
+        patches = self._patches.of(2 * count)
+        patches[:] = 0  # of neighbours that go together, the first has the ids of all
+        patches.reshape(-1, 2)[order[heads]] = np.stack([ends - sizes, sizes], axis=1)
+        self._queue.write(self._arrays["patches"], patches)
+        self._queue.write(self._arrays["patch_ids"], ids)
         return int(ends[-1]), len(parts), int((lasts - firsts).sum())
 
 
@@ -234,9 +274,8 @@ class Encoder:
         self._structure = self.device.upload(packed("Tables", self.device, self._uploaded | numbers))
         self._rewrites = len(self.tables["images"]) > 0 or self.tables["prefix_size"] != 0  # type: ignore[arg-type]
 
-    def bucket(self, size: int) -> Bucket:
-        """A new bucket for texts of so many bytes in all."""
-        capacity = max(SMALLEST, 1 << (size - 1).bit_length())
+    def bucket(self, capacity: int) -> Bucket:
+        """A new bucket for texts of so many bytes in all, a power of two."""
         return Bucket(self.device, self._structure, self._rewrites, capacity, self.host)
 
 
@@ -257,7 +296,7 @@ def _head(arrays: dict[str, Array], rewrites: bool, tiles: int, raw_tiles: int, 
         Fill(arrays["patches"], 0),
     ]
     if rewrites:
-        steps += [Fill(arrays["raw_marks"], 0), Fill(arrays["origins"], 0xFF)]
+        steps += [Fill(arrays["raw_marks"], 0), Fill(arrays["origins"], 0)]
     steps += [
         Launch("documents_begin", _parts(documents, THREADS), THREADS),
         Launch("mark", raw_tiles, THREADS),
@@ -275,9 +314,15 @@ def _head(arrays: dict[str, Array], rewrites: bool, tiles: int, raw_tiles: int, 
         *steps,
         Launch("divide", tiles, THREADS),
         Launch("encode", tiles, THREADS),
-        Launch("encode_medium", WARPS_OF_LONG, THREADS),
-        Launch("encode_long", WARPS_OF_LONG, THREADS),
+        Launch("encode_medium", BLOCKS_OF_LONG, THREADS),
+        Launch("encode_long", BLOCKS_OF_LONG, THREADS),
     ]
+
+
+def _refuse_overflow(counter: npt.NDArray[np.uint32]) -> None:
+    """Raises :class:`TooMuch` where a kernel found no room."""
+    if counter[OVERFLOWS]:
+        raise TooMuch("the device has no room for what came of a text")
 
 
 def _tail(tiles: int, documents: int) -> list[Step]:

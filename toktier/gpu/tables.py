@@ -22,17 +22,17 @@ from toktier.families.literal import Literal, as_matched
 from toktier.families.pattern import CharacterClass, Unsupported
 from toktier.families.probing import CODE_POINTS, Probe, boundaries
 from toktier.families.splitting import members
-from toktier.families.stages import Pieces, Splitter
-from toktier.gpu.hashing import NONE, pair_table
-from toktier.gpu.matcher import Matcher, matcher_of
+from toktier.families.stages import Pieces, Prefix, Splitter
+from toktier.gpu.matcher import matcher_of
 from toktier.gpu.rewriting import Rewriting, rewriting_of
-from toktier.gpu.vocabulary import Vocabulary, vocabulary_of
+from toktier.gpu.vocabulary import Model, Vocabulary, refuse_large, trie_of, vocabulary_of
 
 PAGE = 128
 """Code points of a page: of a million, most are in pages that are alike."""
 
-ODD, BEGINS = 32, 64
+ODD, BEGINS, PAIRED = 32, 64, 128
 PREFIX_UNLESS_THERE, PREFIX_DOCUMENTS = 1, 2
+PREFIXES = len(Pieces)
 DEFERRED = 1 << 31
 """Numbers that the kernels have too, where they are explained."""
 
@@ -54,6 +54,7 @@ def tables_of(family: Family, reference: ReferenceEngine, probe: Probe) -> Table
     definition = family.definition
     if definition.superseded:
         raise Inapplicable(f"added token {definition.superseded[0].content!r} was declared twice")
+    refuse_large(literal.id for literal in definition.literals)
     vocabulary = vocabulary_of(definition, reference, probe.cache)
     rewriting = rewriting_of(definition, probe)
     raw = [literal for literal in definition.literals if not literal.normalized]
@@ -64,6 +65,7 @@ def tables_of(family: Family, reference: ReferenceEngine, probe: Probe) -> Table
         **_literals("normalized_literals", "normalized_literal_bits", normalized),
         **_images(rewriting),
         **_classes(rewriting.splitters, normalized, probe),
+        **_piece_prefix(rewriting.splitters, vocabulary, reference),
         **_model(vocabulary),
     }
     if not normalized:
@@ -72,37 +74,34 @@ def tables_of(family: Family, reference: ReferenceEngine, probe: Probe) -> Table
 
 
 def _kinds(family: Family, rewriting: Rewriting, literals: Sequence[Literal]) -> Tables:
-    """Atoms, told apart further by whether a character is odd, and whether an added token begins with it."""
+    """Atoms, told apart further by whether a character is odd or paired, and whether an added token begins with it."""
     begins = np.zeros(CODE_POINTS, np.int64)
     begins[[ord(literal.content[0]) for literal in literals]] = 1
-    told_apart = family.table.astype(np.int64) * 4 + rewriting.odd * 2 + begins
-    kinds, numbers = np.unique(told_apart, return_inverse=True)
-    atoms = kinds // 4
+    told_apart = family.table.astype(np.int64) * 8 + rewriting.paired * 4 + rewriting.odd * 2 + begins
+    exists = np.zeros(told_apart.max() + 1, bool)
+    exists[told_apart] = True
+    kinds, numbers = np.flatnonzero(exists), (np.cumsum(exists) - 1)[told_apart]
+    atoms = kinds // 8
     cuts = family.pairs[np.ix_(atoms, atoms)].reshape(-1)
     words = np.packbits(np.pad(cuts, (0, -len(cuts) % 32)), bitorder="little").view(np.uint32)
     pages, values = _paged(numbers.astype(np.uint16))
     return {
         "kind_pages": pages,
         "kinds": values,
-        "kind_flags": ((kinds >> 1 & 1) * ODD + (kinds & 1) * BEGINS).astype(np.uint8),
+        "kind_flags": ((kinds >> 2 & 1) * PAIRED + (kinds >> 1 & 1) * ODD + (kinds & 1) * BEGINS).astype(np.uint8),
         "kind_count": len(kinds),
         "cuts": words,
     }
 
 
 def _literals(table: str, bits: str, literals: Sequence[Literal]) -> Tables:
-    """Added tokens as a trie: which node follows which, behind which character, and what ends there."""
-    nodes: dict[tuple[int, str], int] = {}
-    ends: dict[int, int] = {}
-    for literal in literals:
-        node = 0
-        for character in literal.content:
-            node = nodes.setdefault((node, character), len(nodes) + 1)
-        ends[node] = DEFERRED if literal.lstrip or literal.rstrip or literal.single_word else literal.id
-    rows = np.array(
-        [(node, ord(character), to, ends.get(to, NONE)) for (node, character), to in nodes.items()], np.uint32
-    ).reshape(-1, 4)
-    made = pair_table(*rows.T)
+    """Added tokens as a trie."""
+    made = trie_of(
+        {
+            literal.content: DEFERRED if literal.lstrip or literal.rstrip or literal.single_word else literal.id
+            for literal in literals
+        }
+    )
     return {table: made, bits: _bits(made)}
 
 
@@ -129,33 +128,56 @@ def _images(rewriting: Rewriting) -> Tables:
     }
 
 
-def _classes(splitters: Sequence[Splitter], literals: Iterable[Literal], probe: Probe) -> Tables:
+def _classes(stages: Sequence[Splitter | Prefix], literals: Iterable[Literal], probe: Probe) -> Tables:
     """The automata of the split patterns, on the coarsest classes of characters that serve them all."""
+    splitters = [stage for stage in stages if isinstance(stage, Splitter)]
     positions = list(dict.fromkeys(p for splitter in splitters for p in automaton_of(splitter.tree).positions))
     begins = np.zeros(CODE_POINTS, bool)
     begins[[ord(literal.content[0]) for literal in literals]] = True
     alphabet = partition([boundaries(begins), *(members(position, probe) for position in positions)])
     inside = {position: alphabet.properties[:, i] for i, position in enumerate(positions, 1)}
-    matchers = [_matcher(splitter, inside) for splitter in splitters]
+    automata = [_transitions(stage, inside) for stage in stages]
     pages, values = _paged(alphabet.table.astype(np.uint16))
-    starts = np.cumsum([0, *(matcher.transitions.size for matcher in matchers)])
-    keeps = [list(Pieces).index(splitter.keeps) for splitter in splitters]
+    starts = np.cumsum([0, *map(len, automata)])
+    keeps = [list(Pieces).index(stage.keeps) if isinstance(stage, Splitter) else PREFIXES for stage in stages]
     return {
         "class_pages": pages,
         "classes": values,
         "class_flags": (alphabet.properties[:, 0] * BEGINS).astype(np.uint8),
         "class_count": alphabet.size,
-        "transitions": np.concatenate([np.zeros(0, np.uint16), *(matcher.transitions.ravel() for matcher in matchers)]),
+        "transitions": np.concatenate([np.zeros(0, np.uint16), *automata]),
         "splitters": np.array([*zip(starts.tolist(), keeps, strict=False)], np.uint32).reshape(-1, 2),
-        "splitter_count": len(splitters),
+        "splitter_count": len(stages),
     }
 
 
-def _matcher(splitter: Splitter, inside: Mapping[CharacterClass, npt.NDArray[np.bool_]]) -> Matcher:
+def _transitions(
+    stage: Splitter | Prefix, inside: Mapping[CharacterClass, npt.NDArray[np.bool_]]
+) -> npt.NDArray[np.uint16]:
+    """The automaton of a splitter; a prefix has none."""
+    if isinstance(stage, Prefix):
+        return np.zeros(0, np.uint16)
     try:
-        return matcher_of(splitter.tree, inside)
+        return matcher_of(stage.tree, inside).transitions.ravel()
     except Unsupported as error:
-        raise Inapplicable(f"pre-tokenizer {splitter.name}: {error}") from None
+        raise Inapplicable(f"pre-tokenizer {stage.name}: {error}") from None
+
+
+def _piece_prefix(stages: Sequence[Splitter | Prefix], vocabulary: Vocabulary, reference: ReferenceEngine) -> Tables:
+    """The prefix of pieces, which must be a token by itself: a model of words or merges would make others with it."""
+    prefixes = [stage for stage in stages if isinstance(stage, Prefix)]
+    if not prefixes:
+        return {}
+    (prefix,) = prefixes
+    if vocabulary.model is not Model.UNIGRAM:
+        raise Inapplicable(f"pre-tokenizer {prefix.name} puts a prefix behind a splitter, and the model is no Unigram")
+    model = reference.tokenizer.model
+    id = model.token_to_id(prefix.content)
+    if id is None:
+        raise Inapplicable(f"pre-tokenizer {prefix.name}: prefix {prefix.content!r} is no token")
+    if str(model.id_to_token(vocabulary.unknown)).startswith(prefix.content):
+        raise Inapplicable(f"pre-tokenizer {prefix.name}: the unknown token begins with prefix {prefix.content!r}")
+    return {"piece_prefix": ord(prefix.content), "piece_prefix_id": id}
 
 
 def _model(vocabulary: Vocabulary) -> Tables:
@@ -174,14 +196,17 @@ def _model(vocabulary: Vocabulary) -> Tables:
         "byte_fallback": int(vocabulary.byte_fallback),
         "longest_word": vocabulary.longest_word,
         "longest_piece": vocabulary.longest_piece,
+        "trie": vocabulary.trie,
+        "trie_bits": _bits(vocabulary.trie),
+        "scores": vocabulary.scores,
     }
 
 
 def _paged(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[Any]]:
     """A value of each code point as pages of which no two are alike, and the page of each ``PAGE`` code points."""
-    rows = values.reshape(-1, PAGE)
-    pages, numbers = np.unique(rows, axis=0, return_inverse=True)
-    return numbers.reshape(-1).astype(np.uint16), np.ascontiguousarray(pages).reshape(-1)
+    numbers: dict[bytes, int] = {}
+    pages = [numbers.setdefault(row.tobytes(), len(numbers)) for row in values.reshape(-1, PAGE)]
+    return np.array(pages, np.uint16), np.frombuffer(b"".join(numbers), values.dtype)
 
 
 def _bits(table: npt.NDArray[np.uint32]) -> int:

@@ -10,13 +10,15 @@ What the device does is what the models of the libraries come down to:
   and no two tokens have the same one, so that is the same with a merge for each way to divide a token into two. For
   long pieces it keeps a queue, and knows what is out of date by its rank.
 * WordPiece takes the longest word that there is, from the left, and gives up if there is none.
+* Unigram takes the tokens with the largest sum of scores. It adds them in a certain order, which decides when others
+  are as good; and what it has for unknown is looked up again, so it may be a token after all.
 """
 
 from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,18 @@ from toktier.families.merging import AFFIXES
 from toktier.families.probing import DiskCache
 from toktier.gpu.hashing import NONE, Table, code_point_table, pair_table, word_table
 
+MODELS = ("BPE", "WordPiece", "WordLevel", "Unigram")
+"""The models of the reference library of which there are tables."""
+
+MAX_ID = (1 << 30) - 1
+"""The largest id that the device can note beside what else there may be to note."""
+
+MAX_SCORED, MAX_SCORED_ID = 63, (1 << 24) - 1
+"""Characters of the longest token, and the largest id, of a Unigram; see ``kernels/unigram.cuh``."""
+
+UNKNOWN_PENALTY = 10.0
+"""What the score of an unknown character is below the lowest of all."""
+
 
 class Model(enum.IntEnum):
     """What the device does with a piece.
@@ -43,12 +57,14 @@ class Model(enum.IntEnum):
         CHARACTERS: Merges, beginning with its characters.
         WORD_PIECES: Takes the longest word, again and again.
         WORDS: Looks it up.
+        UNIGRAM: Takes what has the best scores.
     """
 
     BYTES = 0
     CHARACTERS = 1
     WORD_PIECES = 2
     WORDS = 3
+    UNIGRAM = 4
 
 
 @frozen(eq=False)
@@ -65,9 +81,12 @@ class Vocabulary:
         pool: The bytes of the words, uint8.
         unknown: The id of the unknown token. Without, a character that has no symbol is dropped.
         fuse_unknown: Whether unknown characters side by side are one symbol.
-        byte_fallback: Whether a character without a symbol becomes the symbols of its bytes.
+        byte_fallback: Whether a character without a symbol becomes the symbols of its bytes; with ``UNIGRAM``, what no
+            token is found for.
         longest_word: The bytes of the longest word.
         longest_piece: With ``WORD_PIECES``, the most characters that a piece may have and not be unknown; else 0.
+        trie: With ``UNIGRAM``, the tokens, as :func:`trie_of` makes it.
+        scores: With ``UNIGRAM``, that of an unknown character, and behind it those of all tokens by id, float64.
     """
 
     model: Model
@@ -81,6 +100,8 @@ class Vocabulary:
     byte_fallback: bool
     longest_word: int
     longest_piece: int
+    trie: Table = field(repr=False)
+    scores: npt.NDArray[np.float64] = field(repr=False)
 
 
 def vocabulary_of(definition: Definition, reference: ReferenceEngine, cache: DiskCache) -> Vocabulary:
@@ -102,17 +123,26 @@ def vocabulary_of(definition: Definition, reference: ReferenceEngine, cache: Dis
         (<Model.BYTES: 0>, 39, 40)
     """
     if isinstance(reference, TiktokenReference):
-        return _ranked(of_encoding(reference.encoding).ranks)
-    makers = {"BPE": _byte_pairs, "WordPiece": _word_pieces, "WordLevel": _words}
-    make = makers.get(definition.model)
-    if make is None:
+        ranks = of_encoding(reference.encoding).ranks
+        refuse_large(ranks.values())
+        return _ranked(ranks)
+    if definition.model not in MODELS:
         raise Inapplicable(f"the model is a {definition.model}")
+    make = {"BPE": _byte_pairs, "WordPiece": _word_pieces, "WordLevel": _words, "Unigram": _scored}[definition.model]
     tokenizer = reference.tokenizer
     state = json.loads(tokenizer.model.__getstate__())
     # The library writes the tokens by id: of two that have the same one, it leaves one out.
     if len(state["vocab"]) != tokenizer.get_vocab_size(with_added_tokens=False):
         raise Inapplicable("two tokens of the model have one id")
+    if definition.model != "Unigram":  # whose ids are its places in a list
+        refuse_large(state["vocab"].values())
     return make(state, definition, cache)
+
+
+def refuse_large(ids: Iterable[int]) -> None:
+    """Raises :class:`Inapplicable` where one of some ids is larger than ``MAX_ID``."""
+    if (largest := max(ids, default=0)) > MAX_ID:
+        raise Inapplicable(f"id {largest:,} is larger than {MAX_ID:,}")
 
 
 def _ranked(ranks: Mapping[bytes, int]) -> Vocabulary:
@@ -193,6 +223,51 @@ def _words(state: Mapping[str, Any], definition: Definition, cache: DiskCache) -
     return _vocabulary(Model.WORDS, words=words, unknown=unknown)
 
 
+def _scored(state: Mapping[str, Any], definition: Definition, cache: DiskCache) -> Vocabulary:
+    """The tables of the library's Unigram."""
+    if definition.byte_level:
+        raise Inapplicable("the model is a Unigram of bytes")
+    if state["unk_id"] is None:
+        raise Inapplicable("the model has no unknown token")
+    # Of two that are alike, the library finds the last.
+    ids = {token: id for id, (token, _) in enumerate(state["vocab"]) if token}
+    scores = np.array([score for _, score in state["vocab"]])
+    if len(scores) > MAX_SCORED_ID + 1:
+        raise Inapplicable(f"the model has {len(scores):,} tokens, more than {MAX_SCORED_ID + 1:,}")
+    longest = max(ids, key=len, default="")
+    if len(longest) > MAX_SCORED:
+        raise Inapplicable(f"token {longest!r} has {len(longest)} characters, more than {MAX_SCORED}")
+    fallback = {byte: ids[f"<0x{byte:02X}>"] for byte in range(256) if f"<0x{byte:02X}>" in ids}
+    return _vocabulary(
+        Model.UNIGRAM,
+        words={},
+        byte_ids=_byte_ids(fallback) if state["byte_fallback"] else None,
+        unknown=state["unk_id"],
+        byte_fallback=state["byte_fallback"],
+        trie=trie_of(ids),
+        scores=np.append(scores.min() - UNKNOWN_PENALTY, scores),
+    )
+
+
+def trie_of(ids: Mapping[str, int]) -> Table:
+    """Strings as a table of pairs: of a node and the code point that leads from it, the next node and the id that ends.
+
+    Example:
+        >>> table = trie_of({"ab": 7, "a": 3})
+        >>> sorted(table[table[:, 0] != NONE].tolist())
+        [[0, 97, 1, 3], [1, 98, 2, 7]]
+    """
+    nodes: dict[tuple[int, str], int] = {}
+    ends: dict[int, int] = {}
+    for text, id in ids.items():
+        node = 0
+        for character in text:
+            node = nodes.setdefault((node, character), len(nodes) + 1)
+        ends[node] = id
+    rows = [(node, ord(character), to, ends.get(to, NONE)) for (node, character), to in nodes.items()]
+    return pair_table(*np.array(rows, np.uint32).reshape(-1, 4).T)
+
+
 def _unknown_word(state: Mapping[str, Any], definition: Definition) -> int:
     """The id of the unknown token of a model of words."""
     if definition.byte_level:
@@ -229,6 +304,8 @@ def _vocabulary(
     fuse_unknown: bool = False,
     byte_fallback: bool = False,
     longest_piece: int = 0,
+    trie: Table | None = None,
+    scores: npt.NDArray[np.float64] | None = None,
 ) -> Vocabulary:
     """A vocabulary, with what a model does not have left out."""
     # No piece is empty, nor what is left of one.
@@ -247,4 +324,6 @@ def _vocabulary(
         byte_fallback=byte_fallback,
         longest_word=max(map(len, (*first, *further)), default=0),
         longest_piece=longest_piece,
+        trie=trie_of({}) if trie is None else trie,
+        scores=np.zeros(0) if scores is None else scores,
     )

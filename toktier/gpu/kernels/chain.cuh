@@ -12,6 +12,7 @@
 #include "dividing.cuh"
 #include "encoding.cuh"
 #include "rewriting.cuh"
+#include "unigram.cuh"
 
 DEVICE u8* marks_of_text(const Work* work) { return work->text ? work->raw_marks : work->marks; }
 
@@ -49,7 +50,7 @@ extern "C" __global__ void mark(const Tables* tables, const Work* work) {
     if (kind == inside) {
       continue;
     }
-    u32 mark = marks[at] | tables->kind_flags[kind];
+    u32 flags = tables->kind_flags[kind], mark = marks[at] | (flags & ~PAIRED);
     if (!(mark & DOCUMENT)) {
       u32 left = inside;
       for (u32 j = i; j > 0 && left == inside;) {
@@ -60,6 +61,7 @@ extern "C" __global__ void mark(const Tables* tables, const Work* work) {
       }
       u64 pair = left * tables->kind_count + kind;
       mark |= tables->cuts[pair / 32] >> pair % 32 & 1 ? SEGMENT : 0;
+      mark |= flags & PAIRED && tables->kind_flags[left] & PAIRED ? ODD : 0;
     }
     marks[at] = mark;
     if (mark & SEGMENT) {
@@ -106,6 +108,13 @@ extern "C" __global__ void stretches(const Tables* tables, const Work* work) {
           if (next < end) {
             marks[next] |= PIECE;
           }
+        }
+      }
+      // A prefix goes before the first character of which something is left. Nothing is cut before that.
+      if (marks[at] & PIECE && is_lost(tables, marks[at], bytes + at)) {
+        marks[at] &= ~PIECE;
+        if (next < end) {
+          marks[next] |= PIECE;
         }
       }
       at = next;
@@ -164,9 +173,9 @@ extern "C" __global__ void rewrite(const Tables* tables, const Work* work) {
   for (u32 at = begin; at < begin + BYTES_A_THREAD && at < size; at++) {
     u32 mark = work->raw_marks[at];
     if (mark & SEGMENT && to < rewritten) {
-      // Of a segment of which nothing is left, the next one begins here.
+      // Where nothing is left of a segment, the next one begins here too, and what stands here is of the last.
       set_mark(work->marks, to, SEGMENT);
-      atomicMin(&work->origins[to], at);
+      atomicMax(&work->origins[to], at);
     }
     if (mark & SPECIAL) {
       set_mark(work->marks, to, PIECE | SPECIAL);
@@ -244,7 +253,7 @@ extern "C" __global__ void divide(const Tables* tables, const Work* work) {
     for (u32 at = begin; possible && at < end; at++) {
       possible = !(marks[at] & ODD);
     }
-    bool is_short = possible;
+    bool is_marked = possible || is_rewritten;
     u32 from = begin;
     for (u32 at = begin; possible && at < end;) {
       u32 next = at + 1;
@@ -269,7 +278,7 @@ extern "C" __global__ void divide(const Tables* tables, const Work* work) {
       possible = divide_normalized(tables, text.bytes, marks, slots, from, end);
     }
     if (!possible) {
-      if (is_short) {
+      if (is_marked) {
         forget(marks, slots, begin, end);
       }
       u32 raw_begin = is_rewritten ? work->origins[begin] : begin;
@@ -279,9 +288,16 @@ extern "C" __global__ void divide(const Tables* tables, const Work* work) {
   }
 }
 
+// What one thread needs for a piece, whatever the model is.
+union Scratch {
+  Symbols<u8, SHORT> symbols;
+  Ways ways;
+};
+
 extern "C" __global__ void encode(const Tables* tables, const Work* work) {
   __shared__ u16 list[TILE];
   __shared__ u32 sums[WARPS + 1];
+  Scratch scratch;
   Text text = text_of(work);
   if (blockIdx.x * TILE >= text.size) {
     return;
@@ -307,13 +323,16 @@ extern "C" __global__ void encode(const Tables* tables, const Work* work) {
       word_pieces(tables, piece, slots, size);
       continue;
     }
+    if (tables->model == UNIGRAM) {
+      unigram(tables, scratch.ways, piece, slots, size, work->marks[begin] & PREFIXED);
+      continue;
+    }
     u32 id = whole_word(tables, piece, size);
     if (id != NONE || tables->model == WORDS) {
       slots[0] = id != NONE ? id : (u32)tables->unknown;
     } else if (size <= SHORT) {
-      Symbols<u8, SHORT> symbols;
-      merge<Thread>(tables, symbols, piece, size, 0);
-      write_symbols<Thread>(symbols, slots, size);
+      merge<Thread>(tables, scratch.symbols, piece, size, 0);
+      write_symbols<Thread>(scratch.symbols, slots, size);
     } else {
       u32 number = atomicAdd(&counters(work)[size <= MEDIUM ? MEDIUMS : LENGTHIES], 1);
       u32* pieces = size <= MEDIUM ? work->medium : work->lengthy;
@@ -362,7 +381,10 @@ DEVICE u32 weight(const Work* work, u32 slot) {
   if (slot == EMPTY) {
     return 0;
   }
-  return slot & DEFERRED ? work->patches[2 * (slot & ~DEFERRED) + 1] : 1;
+  if (slot & DEFERRED) {
+    return work->patches[2 * (slot & ~DEFERRED) + 1];
+  }
+  return slot & BEHIND_PREFIX ? 2 : 1;
 }
 
 extern "C" __global__ void weigh(const Tables*, const Work* work) {
@@ -387,6 +409,9 @@ extern "C" __global__ void scan_weights(const Tables*, const Work* work) {
   __shared__ u32 sums[WARPS + 1];
   u32 total = scan_in_place(work->weights, (text_of(work).size + TILE - 1) / TILE, sums);
   if (threadIdx.x == 0) {
+    if (total > work->room + work->capacity) {
+      counters(work)[OVERFLOWS] = 1;
+    }
     counters(work)[TOKENS] = total;
   }
 }
@@ -419,10 +444,10 @@ extern "C" __global__ void count(const Tables*, const Work* work) {
   }
 }
 
-extern "C" __global__ void gather(const Tables*, const Work* work) {
+extern "C" __global__ void gather(const Tables* tables, const Work* work) {
   __shared__ u32 sums[WARPS + 1];
   u32 size = text_of(work).size;
-  if (blockIdx.x * TILE >= size) {
+  if (blockIdx.x * TILE >= size || counters(work)[OVERFLOWS]) {
     return;
   }
   u32 begin = blockIdx.x * TILE + threadIdx.x * BYTES_A_THREAD;
@@ -437,7 +462,10 @@ extern "C" __global__ void gather(const Tables*, const Work* work) {
       continue;
     }
     if (!(slot & DEFERRED)) {
-      work->ids[to++] = slot;
+      if (slot & BEHIND_PREFIX) {
+        work->ids[to++] = (u32)tables->piece_prefix_id;
+      }
+      work->ids[to++] = slot & ~BEHIND_PREFIX;
       continue;
     }
     const u32* ids = work->patch_ids + work->patches[2 * (slot & ~DEFERRED)];

@@ -121,6 +121,7 @@ DEVICE bool divide_stretch(const Tables* tables, const u8* bytes, u8* marks, u32
   marks[begin] |= PIECE;
   for (u64 i = 0; i < tables->splitter_count; i++) {
     const u16* transitions = tables->transitions + tables->splitters[2 * i];
+    u32 keeps = tables->splitters[2 * i + 1];
     u32 piece = begin;
     while (piece < end) {
       u32 next = piece + 1;
@@ -128,12 +129,16 @@ DEVICE bool divide_stretch(const Tables* tables, const u8* bytes, u8* marks, u32
         next++;
       }
       if (!(marks[piece] & DROPPED)) {
-        split_piece(tables, transitions, tables->splitters[2 * i + 1], bytes, marks, piece, next);
+        if (keeps != PREFIXES) {
+          split_piece(tables, transitions, keeps, bytes, marks, piece, next);
+        } else if (decode(bytes + piece).code_point != tables->piece_prefix) {
+          marks[piece] |= PREFIXED;
+        }
       }
       piece = next;
     }
   }
-  u32 longest = tables->model == BYTES || tables->model == CHARACTERS ? LONG : LONGEST_SEGMENT;
+  u32 longest = tables->model == WORD_PIECES || tables->model == WORDS ? LONGEST_SEGMENT : LONG;
   u32 piece = begin;
   for (u32 at = begin + 1; at <= end; at++) {
     if (at == end || marks[at] & PIECE) {
@@ -177,7 +182,7 @@ DEVICE bool divide_normalized(const Tables* tables, const u8* bytes, u8* marks, 
 // Takes back what was marked inside a segment.
 DEVICE void forget(u8* marks, u32* slots, u32 begin, u32 end) {
   for (u32 at = begin; at < end; at++) {
-    marks[at] &= ~(PIECE | DROPPED | SPECIAL);
+    marks[at] &= ~(PIECE | DROPPED | SPECIAL | PREFIXED);
     slots[at] = EMPTY;
   }
 }

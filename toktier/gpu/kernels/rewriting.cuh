@@ -18,6 +18,11 @@ DEVICE Image image_of(const Tables* tables, const u8* at) {
   return {tables->images + begin, tables->image_ends[number] - begin};
 }
 
+// Whether nothing is left of the character at which a stretch begins, where that makes a difference.
+DEVICE bool is_lost(const Tables* tables, u32 mark, const u8* at) {
+  return tables->prefix_size && !(mark & SPECIAL) && image_of(tables, at).size == 0;
+}
+
 // Whether the prefix goes before a byte at which a stretch begins.
 DEVICE bool is_prefixed(const Tables* tables, u32 mark, Image first) {
   if (!tables->prefix_size || !(mark & PIECE) || mark & (SPECIAL | DROPPED)) {

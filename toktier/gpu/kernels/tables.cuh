@@ -7,7 +7,7 @@ struct Tables {
   // The kind of each character of the text, by pages of 128 code points.
   const u16* kind_pages;
   const u16* kinds;
-  const u8* kind_flags;  // of each kind: ODD, BEGINS
+  const u8* kind_flags;  // of each kind: ODD, BEGINS, PAIRED
   u64 kind_count;
   const u32* cuts;  // one bit a pair of kinds: whether every text may be cut between them; kind_count * kind_count bits
 
@@ -34,6 +34,8 @@ struct Tables {
   const u16* transitions;
   const u32* splitters;  // of each, where its transitions begin, and what it keeps
   u64 splitter_count;
+  u64 piece_prefix;  // the character that a stage of theirs puts before all pieces that there are by then
+  u64 piece_prefix_id;
 
   // The model.
   u64 model;
@@ -50,16 +52,20 @@ struct Tables {
   u64 byte_fallback;
   u64 longest_word;
   u64 longest_piece;
+  const u32* trie;  // of the tokens, as those of added tokens
+  u64 trie_bits;
+  const double* scores;  // of an unknown character, then of each token
 };
 
 const u32 PREFIX_UNLESS_THERE = 1;  // not where the text begins with it as it is
 const u32 PREFIX_DOCUMENTS = 2;     // only where a document begins
 
-// What becomes of matches and gaps, in the order of `toktier.families.stages.Pieces`.
-enum Keeps { ALL, MATCHES, GAPS, RUNS, AFTER_GAPS, BEFORE_GAPS };
+// What becomes of matches and gaps, in the order of `toktier.families.stages.Pieces`. The last is no splitter: it puts
+// the prefix before pieces that do not begin with it.
+enum Keeps { ALL, MATCHES, GAPS, RUNS, AFTER_GAPS, BEFORE_GAPS, PREFIXES };
 
 // What the model does with a piece, in the order of `toktier.gpu.vocabulary.Model`.
-enum Model { BYTES, CHARACTERS, WORD_PIECES, WORDS };
+enum Model { BYTES, CHARACTERS, WORD_PIECES, WORDS, UNIGRAM };
 
 // One request. Its counters, the begins of its documents and its text come in one copy.
 struct Work {

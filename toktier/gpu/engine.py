@@ -1,0 +1,208 @@
+"""The engine: texts in, ids out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from toktier.engines.base import Ids, Inapplicable
+from toktier.engines.continuing import encode_continuing
+from toktier.engines.memo import MemoEngine
+from toktier.engines.reference import ReferenceEngine
+from toktier.engines.tiktoken_reference import TiktokenReference
+from toktier.families.family import Family
+from toktier.families.probing import Probe
+from toktier.gpu import source
+from toktier.gpu.device import Array, Device
+from toktier.gpu.encoder import LARGEST, TEXT_BYTES, Bucket, Encoder, TooMuch
+from toktier.gpu.pool import Pool
+from toktier.gpu.tables import tables_of
+from toktier.gpu.vocabulary import MODELS
+
+WAVE = 1 << 24
+"""Bytes of a batch that the device is given at a time: it works on them while the host lays out the next."""
+
+
+@frozen(eq=False)
+class OnDevice:
+    """Ids that are on the device.
+
+    Attributes:
+        ids: Those of all texts, one after the other: a CuPy array of uint32, shape (tokens,), the caller's own.
+        ends: Where the ids of each text end, int64, shape (texts,), on the host.
+    """
+
+    ids: Array
+    ends: npt.NDArray[np.int64]
+
+
+@frozen(eq=False)
+class _Wave:
+    """Texts that go to the device together, and the bucket in which it has them; None where none is large enough."""
+
+    texts: list[str]
+    encoded: list[bytes]
+    bucket: Bucket | None
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(map(len, self.encoded))
+
+
+class GpuEngine:
+    """Encodes on a GPU, whatever the length of a text.
+
+    What serves is :class:`toktier.gpu.offload.Offload`, which gives it those that are worth it.
+
+    Args:
+        family: What to encode for.
+        reference: Its reference.
+        probe: Where the reference is asked what its classes of characters contain.
+        device: Where the kernels run. Not given: CuPy's current device.
+
+    Raises:
+        Inapplicable: There is no device, or it cannot do what the family needs.
+    """
+
+    name = "gpu"
+
+    def __init__(
+        self, family: Family, reference: ReferenceEngine, probe: Probe, *, device: Device | None = None
+    ) -> None:
+        self.check(family, reference)
+        tables = tables_of(family, reference, probe)
+        self.family = family
+        self.host = MemoEngine(family, reference)
+        self._device = device or default_device()
+        self._pool = Pool(Encoder(self._device, tables, self._on_host).bucket)
+
+    @staticmethod
+    def version() -> str:
+        """Of the kernels, and of the device on which they run.
+
+        Raises:
+            Inapplicable: There is no device.
+        """
+        kernels = hashlib.sha256(source.whole().encode()).hexdigest()[:12]
+        return f"kernels {kernels}, {default_device().name}"
+
+    @staticmethod
+    def check(family: Family, reference: ReferenceEngine) -> None:
+        """Raises :class:`Inapplicable` for what can be told at once."""
+        if family.definition.model not in MODELS:
+            raise Inapplicable(f"the model is a {family.definition.model}")
+        if isinstance(reference, TiktokenReference):
+            if not reference.finds_longest:
+                raise Inapplicable("of special tokens that begin alike, tiktoken does not always find the longest")
+        elif reference.tokenizer.encode_special_tokens:
+            raise Inapplicable("special tokens are encoded as text")
+
+    def encode(self, text: str, *, continuation: bool = False) -> Ids:
+        """The ids of a text, uint32, shape (tokens,)."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
+        """The ids of several texts."""
+        found: list[Ids] = []
+        begun: list[_Wave] = []
+        try:
+            for texts_of_wave, encoded in _waves(texts):
+                # The host lays this wave out while the device works on the one before; but nobody who has a bucket may
+                # wait for another.
+                bucket = self._taken(encoded, wait=not begun)
+                if bucket is None and begun:
+                    found += self._finished(begun)
+                    bucket = self._taken(encoded, wait=True)
+                begun.append(_Wave(texts_of_wave, encoded, bucket))
+                if bucket is not None:
+                    bucket.begin(encoded)
+                if len(begun) > 1:
+                    found += self._finished(begun)
+            while begun:
+                found += self._finished(begun)
+        except BaseException:
+            for wave in begun:
+                if wave.bucket is not None:
+                    self._pool.drop(wave.bucket)
+            raise
+        return found
+
+    def encode_on_device(self, texts: Sequence[str]) -> OnDevice:
+        """The ids of several texts as one array on the device.
+
+        Args:
+            texts: No more than the device is given at once: ``LARGEST`` bytes.
+
+        Raises:
+            TooMuch: They are more.
+        """
+        encoded = [text.encode() for text in texts]
+        bucket = self._taken(encoded, wait=True)
+        if bucket is None:
+            raise TooMuch(f"{len(texts):,} texts of {sum(map(len, encoded)):,} bytes are more than a request can have")
+        try:
+            bucket.begin(encoded)
+            result = bucket.finish(deliver=False)
+            ids = self._device.copy(result.ids, int(result.ends[-1]) if len(texts) else 0)
+        except BaseException:
+            self._pool.drop(bucket)
+            raise
+        self._pool.give_back(bucket)
+        return OnDevice(ids, result.ends)
+
+    def _taken(self, encoded: Sequence[bytes], *, wait: bool) -> Bucket | None:
+        """A bucket for some texts; None where they are too many for any, or none is free and there is to be no wait."""
+        size = max(sum(map(len, encoded)), len(encoded) * TEXT_BYTES)
+        return self._pool.take(size, wait=wait) if size <= LARGEST else None
+
+    def _finished(self, begun: list[_Wave]) -> list[Ids]:
+        """The ids of the first of some waves, which is taken from the list."""
+        wave = begun[0]
+        if wave.bucket is None:
+            ids = self.host.encode_batch(wave.texts)
+        else:
+            try:
+                result = wave.bucket.finish()
+                # Copies: what is staged is written over by the next request.
+                ids = np.split(result.staged.copy(), result.ends[:-1])
+            except TooMuch:
+                ids = self.host.encode_batch(wave.texts)
+            self._pool.give_back(wave.bucket)
+        del begun[0]
+        return ids
+
+    def _on_host(self, texts: Sequence[str], continuing: Sequence[bool]) -> list[Ids]:
+        return encode_continuing(self.family, self.host, texts, continuing, self.host.encode_batch)
+
+
+def default_device() -> Device:
+    """CuPy's current device.
+
+    Raises:
+        Inapplicable: There is none.
+    """
+    from toktier.gpu.cupy_device import CupyDevice
+
+    return CupyDevice()
+
+
+def _waves(texts: Sequence[str]) -> Iterator[tuple[list[str], list[bytes]]]:
+    """The texts of a batch with their UTF-8, by so many at a time as the device is given."""
+    some: list[str] = []
+    encoded: list[bytes] = []
+    size = 0
+    for text in texts:
+        octets = text.encode()
+        if some and size + max(len(octets), TEXT_BYTES) > WAVE:
+            yield some, encoded
+            some, encoded, size = [], [], 0
+        some.append(text)
+        encoded.append(octets)
+        size += max(len(octets), TEXT_BYTES)
+    if some:
+        yield some, encoded
