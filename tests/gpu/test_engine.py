@@ -221,7 +221,11 @@ def test_a_bucket_is_waited_for_before_others_get_its_memory(
     gpu = engine_of(tok, failing)
     monkeypatch.setattr(engine, "WAVE", encoder.TEXT_BYTES)
     abandoned: list[Bucket] = []
-    monkeypatch.setattr(Bucket, "abandon", lambda bucket: abandoned.append(bucket))
+
+    def noted(bucket: Bucket) -> None:
+        abandoned.append(bucket)
+
+    monkeypatch.setattr(Bucket, "abandon", noted)
     with pytest.raises(UnicodeEncodeError):
         gpu.encode_batch(["begun, and not finished", "neither", "a\ud800"])
     assert len(abandoned) == 1

@@ -143,7 +143,7 @@ def test_smallest_texts(name: str) -> None:
 FAULTS = {
     "of ways that are equally good, the last": ("unigram.cuh", "score > *best", "score >= *best"),
     "a prefix goes before nothing": ("rewriting.cuh", "at).size == 0", "at).size == 99"),
-    "what is paired is never odd": ("chain.cuh", "tables->kind_flags[left] & PAIRED ? ODD", "false ? ODD"),
+    "what is paired is never odd": ("marking.cuh", "tables->kind_flags[left] & PAIRED ? ODD", "false ? ODD"),
 }
 """Rules of the kernels, each broken in one place."""
 

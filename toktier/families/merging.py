@@ -73,7 +73,7 @@ def _joins(model: tokenizers.models.BPE) -> dict[str, Any] | str:
     if state["ignore_merges"]:
         # A piece that is a token is that token, also when its merges would make others of it.
         return "with ignore_merges a piece may be encoded otherwise than as a part of a longer one"
-    # The library writes the tokens by id: of two that have the same one, it leaves one out, and writes merges of it wrong.
+    # The library writes tokens by id: of two that have the same one, it leaves one out, and writes its merges wrong.
     if len(vocabulary) < tokenizers.Tokenizer(model).get_vocab_size(with_added_tokens=False):
         return "two of its tokens have one id"
     merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in state["merges"]]

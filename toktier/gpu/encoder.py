@@ -39,8 +39,11 @@ SMALLEST, LARGEST = 1 << 16, 1 << 28
 LISTED = 1 << 10
 """Segments that were left to the host of which it learns with the counts; of more, it has to ask."""
 
-BLOCKS_OF_LONG = 1 << 8
-"""Blocks that take long pieces in turn."""
+SCANNERS = 1024
+"""Threads of a block that is alone in its grid."""
+
+TURNS = 1 << 10
+"""Blocks of a kernel that takes things in turn, however many there are."""
 
 TEXT_BYTES = 32
 """Bytes of a bucket for each text: of empty ones it can take as many as it has room for their begins."""
@@ -119,6 +122,7 @@ class Bucket:
             "lengthy": device.empty(2 * lists, np.uint32),
             "deferred": device.empty(2 * deferrable, np.uint32),
             "patches": device.empty(2 * deferrable, np.uint32),
+            "places": device.empty(deferrable, np.uint32),
             "patch_ids": device.empty(capacity, np.uint32),
             "weights": device.empty(tiles, np.uint32),
             "ids": device.empty(room + capacity, np.uint32),
@@ -293,7 +297,6 @@ def _head(arrays: dict[str, Array], rewrites: bool, tiles: int, raw_tiles: int, 
     steps: list[Step] = [
         Fill(arrays["marks"], 0),
         Fill(arrays["slots"], 0xFF),
-        Fill(arrays["patches"], 0),
     ]
     if rewrites:
         steps += [Fill(arrays["raw_marks"], 0), Fill(arrays["origins"], 0)]
@@ -305,17 +308,17 @@ def _head(arrays: dict[str, Array], rewrites: bool, tiles: int, raw_tiles: int, 
         steps += [
             Launch("stretches", raw_tiles, THREADS),
             Launch("measure", raw_tiles, THREADS),
-            Launch("scan_widths", 1, THREADS),
+            Launch("scan_widths", 1, SCANNERS),
             Launch("rewrite", raw_tiles, THREADS),
-            Launch("place", _parts(documents * WARP, THREADS), THREADS),
+            Launch("place", _warps(documents), THREADS),
             Launch("index", tiles, THREADS),
         ]
     return [
         *steps,
         Launch("divide", tiles, THREADS),
         Launch("encode", tiles, THREADS),
-        Launch("encode_medium", BLOCKS_OF_LONG, THREADS),
-        Launch("encode_long", BLOCKS_OF_LONG, THREADS),
+        Launch("encode_medium", TURNS, THREADS),
+        Launch("encode_long", TURNS, WARP),
     ]
 
 
@@ -329,10 +332,16 @@ def _tail(tiles: int, documents: int) -> list[Step]:
     """From slots to ids."""
     return [
         Launch("weigh", tiles, THREADS),
-        Launch("scan_weights", 1, THREADS),
-        Launch("count", _parts((documents + 1) * WARP, THREADS), THREADS),
+        Launch("scan_weights", 1, SCANNERS),
+        Launch("count", _warps(documents), THREADS),
         Launch("gather", tiles, THREADS),
+        Launch("patch", TURNS, THREADS),
     ]
+
+
+def _warps(count: int) -> int:
+    """The blocks for so many warps, or fewer that take turns."""
+    return min(TURNS, _parts(count * WARP, THREADS))
 
 
 def _parts(size: int, part: int) -> int:

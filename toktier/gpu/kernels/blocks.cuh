@@ -58,15 +58,16 @@ DEVICE u32 warp_sum(u32 value) {
   return value;
 }
 
-// Replaces numbers by the sums of those before each, and returns the sum of all. For one block.
-DEVICE u32 scan_in_place(u32* values, u32 count, u32* sums) {
-  u32 carry = 0;
+// Replaces numbers by the sums of those before each, and returns the sum of all. For one block. What is returned does not
+// wrap around, so that whoever has too little room learns of it.
+DEVICE u64 scan_in_place(u32* values, u32 count, u32* sums) {
+  u64 carry = 0;
   for (u32 begin = 0; begin < count; begin += blockDim.x) {
     u32 at = begin + threadIdx.x;
     u32 value = at < count ? values[at] : 0;
     u32 before = block_scan(value, sums);
     if (at < count) {
-      values[at] = carry + before;
+      values[at] = (u32)carry + before;
     }
     carry += sums[blockDim.x / WARP];
     __syncthreads();

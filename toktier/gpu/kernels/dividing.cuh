@@ -1,6 +1,7 @@
 // From a segment to pieces: added tokens first, and what is between them by the split patterns, one after the other. All
 // of it is done by one thread, which marks where pieces begin.
 #pragma once
+#include "blocks.cuh"
 #include "characters.cuh"
 #include "hashing.cuh"
 
@@ -14,6 +15,7 @@ DEVICE void defer(const Work* work, u8* marks, u32* slots, u32 begin, u32 raw_be
   }
   work->deferred[2 * number] = raw_begin;
   work->deferred[2 * number + 1] = raw_end;
+  work->patches[2 * number + 1] = 0;  // it has no ids yet
   marks[begin] |= PIECE | SPECIAL;
   slots[begin] = DEFERRED | number;
 }
@@ -179,9 +181,15 @@ DEVICE bool divide_normalized(const Tables* tables, const u8* bytes, u8* marks, 
   return divide_stretch(tables, bytes, marks, begin, end);
 }
 
+// A segment that is given to the host; none, where it ends at 0.
+struct Given {
+  u32 begin;
+  u32 end;
+};
+
 // Takes back what was marked inside a segment.
-DEVICE void forget(u8* marks, u32* slots, u32 begin, u32 end) {
-  for (u32 at = begin; at < end; at++) {
+DEVICE void forget(u8* marks, u32* slots, u32 begin, u32 end, u32 lane, u32 lanes) {
+  for (u32 at = begin + lane; at < end; at += lanes) {
     marks[at] &= ~(PIECE | DROPPED | SPECIAL | PREFIXED);
     slots[at] = EMPTY;
   }
@@ -196,4 +204,77 @@ DEVICE u32 end_of_last(const u32* firsts, u32 size) {
     }
   }
   return size;
+}
+
+// Leaves a segment of what is divided to the host, as it was in the text that came.
+DEVICE void defer_divided(const Work* work, u32 begin, u32 end) {
+  u32 raw_begin = begin, raw_end = end;
+  if (work->text) {
+    raw_begin = work->origins[begin];
+    raw_end = end < counters(work)[REWRITTEN] ? work->origins[end] : counters(work)[SIZE];
+  }
+  defer(work, work->marks, work->slots, begin, raw_begin, raw_end);
+}
+
+extern "C" __global__ void divide(const Tables* __restrict__ tables, const Work* __restrict__ work) {
+  __shared__ u16 list[TILE];
+  __shared__ u32 sums[WARPS + 1];
+  __shared__ Given last;
+  Text text = text_of(work);
+  if (blockIdx.x * TILE >= text.size) {
+    return;
+  }
+  if (threadIdx.x == 0) {
+    last = {0, 0};
+  }
+  bool is_rewritten = work->text;
+  u8* marks = work->marks;
+  u32* slots = work->slots;
+  u32 count = list_marked(marks, text.size, SEGMENT, list, sums);
+  for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+    u32 begin = blockIdx.x * TILE + list[i];
+    u32 end = i + 1 < count ? blockIdx.x * TILE + list[i + 1] : end_of_last(work->firsts, text.size);
+    bool possible = end - begin <= LONGEST_SEGMENT;
+    for (u32 at = begin; possible && at < end; at++) {
+      possible = !(marks[at] & ODD);
+    }
+    u32 from = begin;
+    for (u32 at = begin; possible && at < end;) {
+      u32 next = at + 1;
+      if (is_rewritten) {
+        if (marks[at] & SPECIAL) {
+          possible = divide_normalized(tables, text.bytes, marks, slots, from, at);
+          from = next;
+        }
+      } else if (marks[at] & BEGINS) {
+        Occurrence found = find_literal(tables->literals, tables->literal_bits, text.bytes, at, end);
+        possible = found.id != DEFERRED;
+        if (possible && found.id != NONE) {
+          possible = divide_normalized(tables, text.bytes, marks, slots, from, at);
+          marks[at] |= PIECE | SPECIAL;
+          slots[at] = found.id;
+          from = next = found.end;
+        }
+      }
+      at = next;
+    }
+    if (possible) {
+      possible = divide_normalized(tables, text.bytes, marks, slots, from, end);
+    }
+    if (!possible) {
+      if (i + 1 < count) {
+        forget(marks, slots, begin, end, 0, 1);
+        defer_divided(work, begin, end);
+      } else {
+        last = {begin, end};
+      }
+    }
+  }
+  // The last one may be long, and all threads help.
+  __syncthreads();
+  forget(marks, slots, last.begin, last.end, threadIdx.x, blockDim.x);
+  __syncthreads();
+  if (threadIdx.x == 0 && last.end) {
+    defer_divided(work, last.begin, last.end);
+  }
 }

@@ -1,43 +1,34 @@
-// From pieces to ids. Byte-pair encoding is one algorithm for groups of one thread, of a warp, and of a block.
+// From pieces to ids. Byte-pair encoding is one algorithm, for one thread or for a warp.
 #pragma once
 #include "characters.cuh"
 #include "hashing.cuh"
 
+// Who merges a piece: one thread, or a warp. A thread goes from symbol to symbol; lanes take every 32nd byte each.
 struct Thread {
   DEVICE static u32 lane() { return 0; }
   DEVICE static u32 lanes() { return 1; }
   DEVICE static void sync() {}
-  DEVICE static u64 least(u64 value, u64*) { return value; }
+  DEVICE static u64 least(u64 value) { return value; }
+  template <class S>
+  DEVICE static u32 following(const S& symbols, u32 at) {
+    return symbols.next[at];
+  }
 };
 
 struct Warp {
   DEVICE static u32 lane() { return threadIdx.x % WARP; }
   DEVICE static u32 lanes() { return WARP; }
   DEVICE static void sync() { __syncwarp(); }
-  DEVICE static u64 least(u64 value, u64*) {
+  DEVICE static u64 least(u64 value) {
     for (u32 distance = WARP / 2; distance; distance /= 2) {
       u64 other = __shfl_xor_sync(NONE, value, distance);
       value = other < value ? other : value;
     }
     return value;
   }
-};
-
-struct Block {
-  DEVICE static u32 lane() { return threadIdx.x; }
-  DEVICE static u32 lanes() { return blockDim.x; }
-  DEVICE static void sync() { __syncthreads(); }
-  DEVICE static u64 least(u64 value, u64* shared) {
-    value = Warp::least(value, shared);
-    if (Warp::lane() == 0) {
-      shared[threadIdx.x / WARP] = value;
-    }
-    __syncthreads();
-    for (u32 warp = 0; warp < blockDim.x / WARP; warp++) {
-      value = shared[warp] < value ? shared[warp] : value;
-    }
-    __syncthreads();
-    return value;
+  template <class S>
+  DEVICE static u32 following(const S&, u32 at) {
+    return at + WARP;
   }
 };
 
@@ -89,7 +80,7 @@ DEVICE void look_up_merge(const Tables* tables, S& symbols, u32 at, u32 size) {
 
 // Byte-pair encoding: of all neighbours that can be merged those of the lowest rank, the leftmost first, until none can.
 template <class Group, class S>
-DEVICE void merge(const Tables* tables, S& symbols, const u8* piece, u32 size, u64* shared) {
+DEVICE void merge(const Tables* tables, S& symbols, const u8* piece, u32 size) {
   for (u32 at = Group::lane(); at < size; at += Group::lanes()) {
     symbols.symbol[at] = first_symbol(tables, piece, at);
   }
@@ -115,11 +106,11 @@ DEVICE void merge(const Tables* tables, S& symbols, const u8* piece, u32 size, u
   Group::sync();
   for (;;) {
     u64 least = ~0ull;
-    for (u32 at = Group::lane(); at < size; at += Group::lanes()) {
+    for (u32 at = Group::lane(); at < size; at = Group::following(symbols, at)) {
       u64 key = (u64)symbols.rank[at] << 32 | at;
       least = key < least ? key : least;
     }
-    least = Group::least(least, shared);
+    least = Group::least(least);
     if (least >> 32 == NONE) {
       break;
     }

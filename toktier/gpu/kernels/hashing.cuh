@@ -11,14 +11,19 @@ struct Found {
   u32 second;
 };
 
+// A slot of a table of pairs, or of words: read with one access of sixteen bytes.
+struct alignas(16) Entry {
+  u32 values[4];
+};
+
 DEVICE Found find_pair(const u32* table, u64 bits, u32 left, u32 right) {
   u64 mask = (1ull << bits) - 1;
   for (u64 slot = home((u64)left << 32 | right, bits);; slot = (slot + 1) & mask) {
-    const u32* entry = table + 4 * slot;
-    if (entry[0] == left && entry[1] == right) {
-      return {true, entry[2], entry[3]};
+    Entry entry = ((const Entry*)table)[slot];
+    if (entry.values[0] == left && entry.values[1] == right) {
+      return {true, entry.values[2], entry.values[3]};
     }
-    if (entry[0] == NONE) {
+    if (entry.values[0] == NONE) {
       return {false, NONE, NONE};
     }
   }
@@ -48,18 +53,18 @@ DEVICE u32 find_word(const Tables* tables, u64 hash, bool inside, const u8* byte
   u64 mask = (1ull << tables->word_bits) - 1;
   u32 length = size | (inside ? 0x80000000u : 0);
   for (u64 slot = home(hash, tables->word_bits);; slot = (slot + 1) & mask) {
-    const u32* entry = tables->words + 4 * slot;
-    if (entry[3] == 0) {
+    Entry entry = ((const Entry*)tables->words)[slot];
+    if (entry.values[3] == 0) {
       return NONE;
     }
-    if (entry[0] == (u32)hash && entry[3] == length) {
-      const u8* word = tables->pool + entry[2];
+    if (entry.values[0] == (u32)hash && entry.values[3] == length) {
+      const u8* word = tables->pool + entry.values[2];
       u32 same = 0;
       while (same < size && word[same] == bytes[same]) {
         same++;
       }
       if (same == size) {
-        return entry[1];
+        return entry.values[1];
       }
     }
   }

@@ -35,8 +35,11 @@ const u32 BEGINS = 64;     // a character that an added token may begin with
 const u32 PREFIXED = 128;  // with PIECE: the model is to see the prefix of pieces before it
 const u32 PAIRED = 128;    // of a kind only: a character that is ODD beside another of these
 
-// Of a piece, the longest that one thread, one warp and one block encode; and of a segment, the longest that is not left
-// to the host.
+// Threads of the blocks that are alone in their grid.
+const u32 SCANNERS = 1024;
+
+// Of a piece, the longest that one thread merges, that many warps of a block can, and that one can; and of a segment, the
+// longest that is not left to the host.
 const u32 SHORT = 32;
 const u32 MEDIUM = 128;
 const u32 LONG = 1024;

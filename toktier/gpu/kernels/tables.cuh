@@ -87,6 +87,7 @@ struct Work {
   u32* deferred;    // begins and ends of the host's segments, in the text as it came
   u64 deferrable;   // segments for which there is room
   u32* patches;     // for each, where its ids begin, and how many there are
+  u32* places;      // for each, where they belong
   u32* patch_ids;   // the ids
   u32* weights;     // of each tile: the tokens that begin in it, then those of all tiles before
   u32* ids;         // the result

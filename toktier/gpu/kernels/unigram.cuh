@@ -65,7 +65,8 @@ DEVICE void write_unknown(const Tables* tables, const u8* piece, u32* slots, u32
 }
 
 // A piece, with or without the prefix. The prefix by itself is a token, and no unknown one begins with it.
-DEVICE void unigram(const Tables* tables, Ways& ways, const u8* piece, u32* slots, u32 size, bool is_prefixed) {
+DEVICE void unigram(const Tables* tables, const u8* piece, u32* slots, u32 size, bool is_prefixed) {
+  Ways ways;
   double score = 0.0;
   if (is_prefixed) {
     Found prefix = find_pair(tables->trie, tables->trie_bits, 0, (u32)tables->piece_prefix);
