@@ -26,7 +26,7 @@ from toktier.engines.tiktoken import TiktokenEngine
 from toktier.errors import UnknownEngine
 from toktier.families.family import Family, valid_text
 from toktier.families.probing import DiskCache
-from toktier.gpu.engine import GpuEngine
+from toktier.gpu.engine import GpuEngine, OnDevice
 from toktier.gpu.offload import Offload
 
 NAMES = ("gpu", "gigatoken", "tiktoken", "memo", "reference")
@@ -323,6 +323,20 @@ class Router:
         if decision is None or isinstance(decision, str):
             raise UnknownEngine(f"engine {name!r} does not serve this tokenizer: {decision}")
         return decision
+
+    def encode_on_device(self, texts: Sequence[str]) -> OnDevice:
+        """The ids of texts as one array on the GPU.
+
+        Raises:
+            UnknownEngine: There is none, or it does not serve this tokenizer.
+        """
+        route = self.route(GpuEngine.name)
+        assert isinstance(route, Route)
+        offload = route.engine
+        assert isinstance(offload, Offload)
+        if any(route.fallback(text) for text in texts):
+            return offload.gpu.uploaded(route.encode_batch(texts))
+        return offload.gpu.encode_on_device(texts)
 
     def routes(self) -> list[Route]:
         """Those that were made so far."""

@@ -21,6 +21,7 @@ from toktier.planner import LONG, CutPlanner
 from toktier.router import NAMES, Route, Router, demotions
 
 if TYPE_CHECKING:
+    from toktier.gpu.engine import OnDevice
     from toktier.session import Session
 
 
@@ -144,6 +145,25 @@ class Tokenizer:
         encoded = self.planner.encode_batch(checked, engine)
         self._done(engine, checked, encoded, began)
         return encoded
+
+    def encode_on_device(self, texts: Sequence[str]) -> OnDevice:
+        """The ids of several texts on a GPU, for who needs them there: see :mod:`toktier.gpu`.
+
+        Args:
+            texts: Any texts; one request to the device, however short they are.
+
+        Returns:
+            One CuPy array of all ids, and where those of each text end.
+
+        Raises:
+            UnknownEngine: There is no device, or it does not serve this tokenizer; the message says why.
+            TypeError: One of the texts is not a string, or all of it is one.
+            InvalidText: One of the texts has a lone surrogate.
+        """
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of str, not one str")
+        checked = [_valid(number, text) for number, text in enumerate(texts)]
+        return self._router.encode_on_device(checked)
 
     def _done(self, engine: Engine, texts: list[str], encoded: list[Ids], began: int) -> None:
         """Takes note of a call."""

@@ -19,7 +19,7 @@ from toktier.engines.admission import Evidence, Suspect, compared
 from toktier.engines.base import Ids, Inapplicable
 from toktier.gpu import encoder, engine, pool
 from toktier.gpu.encoder import Bucket, TooMuch
-from toktier.gpu.engine import GpuEngine
+from toktier.gpu.engine import GpuEngine, OnDevice
 from toktier.gpu.offload import LEAST, PATIENCE, Offload, measured_threshold
 
 pytestmark = pytest.mark.skipif(not host.available(), reason="there is no C++ compiler")
@@ -44,6 +44,11 @@ def expected(tok: toktier.Tokenizer, texts: list[str]) -> list[list[int]]:
 def lists(encoded: list[Ids]) -> list[list[int]]:
     assert all(ids.dtype == np.uint32 and ids.ndim == 1 for ids in encoded)
     return [ids.tolist() for ids in encoded]
+
+
+def on_device(there: OnDevice) -> list[list[int]]:
+    assert len(there.ids.values) == there.ends[-1]
+    return lists(np.split(there.ids.values, there.ends[:-1]))
 
 
 def test_a_batch_is_given_in_its_order(tok: toktier.Tokenizer, gpu: GpuEngine) -> None:
@@ -71,14 +76,12 @@ def test_a_text_that_is_too_long_is_the_processors(
     monkeypatch.setattr(engine, "LARGEST", 1 << 11)
     texts = ["a b" * 10, "longer " * 1000, "c d" * 10]
     assert lists(gpu.encode_batch(texts)) == expected(tok, texts)
-    with pytest.raises(TooMuch, match="1 texts of 7,000 bytes"):
-        gpu.encode_on_device(texts[1:2])
+    assert on_device(gpu.encode_on_device(texts)) == expected(tok, texts)
 
 
 def test_ids_on_the_device(tok: toktier.Tokenizer, gpu: GpuEngine) -> None:
-    there = gpu.encode_on_device(TEXTS)
-    ids = np.split(there.ids.values, there.ends[:-1])
-    assert lists(ids) == expected(tok, TEXTS)
+    assert on_device(gpu.encode_on_device(TEXTS)) == expected(tok, TEXTS)
+    assert on_device(gpu.encode_on_device([""])) == [[]]
     empty = gpu.encode_on_device([])
     assert (empty.ids.values.tolist(), empty.ends.tolist()) == ([], [])
 
@@ -119,7 +122,9 @@ def test_too_many_segments_for_the_device_are_no_difference(composing: toktier.T
     bucket.begin([text.encode()])
     with pytest.raises(TooMuch, match="no room for what came of a text"):
         bucket.finish()
-    assert lists(engine_of(composing, comparing.device()).encode_batch([text])) == expected(composing, [text])
+    gpu = engine_of(composing, comparing.device())
+    assert lists(gpu.encode_batch([text])) == expected(composing, [text])
+    assert on_device(gpu.encode_on_device([text])) == expected(composing, [text])
 
 
 def test_too_little_room_for_a_rewritten_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,8 +308,22 @@ def test_a_machine_with_a_device_uses_it(with_a_device: None) -> None:
     session.append("More. " * 1000)
     assert offload.offloaded == 2
     assert session.ids.tolist() == tok.engine("reference").encode(session.text).tolist()
+    assert on_device(tok.encode_on_device(TEXTS)) == expected(tok, TEXTS)
     offload.trouble = "the GPU is given no more texts"
     assert tok.report().engines["gpu"].endswith("; the GPU is given no more texts")
+
+
+def test_what_is_not_trusted_to_the_device_is_copied_there(with_a_device: None) -> None:
+    tok = material.load("toktier-mini").renewed()
+    route = tok.engine("gpu")
+    assert isinstance(route, router.Route)
+    route.demote("an example")
+    route.engine.gpu.encode_on_device = None  # type: ignore[attr-defined]
+    assert on_device(tok.encode_on_device(TEXTS)) == expected(tok, TEXTS)
+    with pytest.raises(TypeError, match="not one str"):
+        tok.encode_on_device("text")
+    with pytest.raises(toktier.InvalidText, match=r"texts\[1\]"):
+        tok.encode_on_device(["fine", "a\ud800"])
 
 
 def test_a_machine_without_one_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,8 +33,9 @@ PADDING = 16
 EXPANSION = 3
 """Bytes that may come of each byte of a text, on average. A space becomes three where it is written as U+2581."""
 
-SMALLEST, LARGEST = 1 << 16, 1 << 28
-"""Bytes of text in the smallest and the largest bucket. A bucket takes some 12 bytes of memory for each."""
+SMALLEST, LARGEST = 1 << 16, 1 << 26
+"""Bytes of text in the smallest and the largest bucket. For each, a bucket takes some 20 bytes of memory of the device,
+and 60 where text is rewritten."""
 
 LISTED = 1 << 10
 """Segments that were left to the host of which it learns with the counts; of more, it has to ask."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -133,27 +134,28 @@ class GpuEngine:
         return found
 
     def encode_on_device(self, texts: Sequence[str]) -> OnDevice:
-        """The ids of several texts as one array on the device.
-
-        Args:
-            texts: No more than the device is given at once: ``LARGEST`` bytes.
-
-        Raises:
-            TooMuch: They are more.
-        """
+        """The ids of several texts as one array on the device, in one request."""
         encoded = [text.encode() for text in texts]
         bucket = self._taken(encoded, wait=True)
         if bucket is None:
-            raise TooMuch(f"{len(texts):,} texts of {sum(map(len, encoded)):,} bytes are more than a request can have")
+            return self.uploaded(self.host.encode_batch(texts))
         try:
             bucket.begin(encoded)
             result = bucket.finish(deliver=False)
-            ids = self._device.copy(result.ids, int(result.ends[-1]) if len(texts) else 0)
+            there = OnDevice(self._device.copy(result.ids, int(result.ends[-1]) if len(texts) else 0), result.ends)
+        except TooMuch:
+            there = self.uploaded(self.host.encode_batch(texts))
         except BaseException:
             self._pool.drop(bucket)
             raise
         self._pool.give_back(bucket)
-        return OnDevice(ids, result.ends)
+        return there
+
+    def uploaded(self, encoded: Sequence[Ids]) -> OnDevice:
+        """Ids that were made here, as one array on the device."""
+        ids = np.concatenate([np.zeros(0, np.uint32), *encoded])
+        ends = np.cumsum([0, *map(len, encoded)])[1:]
+        return OnDevice(self._device.copy(self._device.upload(ids), len(ids)), ends)
 
     def _taken(self, encoded: Sequence[bytes], *, wait: bool) -> Bucket | None:
         """A bucket for some texts; None where they are too many for any, or none is free and there is to be no wait."""
@@ -168,8 +170,9 @@ class GpuEngine:
         else:
             try:
                 result = wave.bucket.finish()
+                ends = [0, *result.ends.tolist()]
                 # Copies: what is staged is written over by the next request.
-                ids = np.split(result.staged.copy(), result.ends[:-1])
+                ids = [result.staged[start:end].copy() for start, end in pairwise(ends)]
             except TooMuch:
                 ids = self.host.encode_batch(wave.texts)
             self._pool.give_back(wave.bucket)
