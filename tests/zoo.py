@@ -63,6 +63,7 @@ SUPPORTED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     "NFC literals": lambda: byte_level(
         split(GPT4), normalizer=normalizers.NFC(), added=[token("e\u0301!", normalized=True), token("e\u0301?")]
     ),
+    "spaces deleted": lambda: byte_level(split(GPT4), normalizer=normalizers.Replace(" ", "")),
     "lstrip": lambda: byte_level(split(r"\s|\S"), added=[token("<l>", lstrip=True)]),
     "rstrip": lambda: byte_level(split(r"\s|\S"), added=[token("<r>", rstrip=True)]),
     "lstrip, normalized": lambda: byte_level(split(r"\s|\S"), added=[token("<l>", lstrip=True, normalized=True)]),

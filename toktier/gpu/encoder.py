@@ -277,7 +277,9 @@ class Encoder:
         }
         numbers = {name: value for name, value in self.tables.items() if isinstance(value, int)}
         self._structure = self.device.upload(packed("Tables", self.device, self._uploaded | numbers))
-        self._rewrites = len(self.tables["images"]) > 0 or self.tables["prefix_size"] != 0  # type: ignore[arg-type]
+        self._rewrites = (
+            np.size(self.tables["image_ends"]) > 1 or self.tables["prefix_size"] != 0
+        )  # images may be empty
 
     def bucket(self, capacity: int) -> Bucket:
         """A new bucket for texts of so many bytes in all, a power of two."""
