@@ -93,14 +93,16 @@ def test_a_batch_of_long_texts_is_what_each_of_them_is(long_text: str) -> None:
 
 def test_a_guarded_character_sends_one_chunk_to_the_reference(long_text: str) -> None:
     from toktier.engines.admission import Evidence
+    from toktier.engines.memo import MemoEngine
     from toktier.router import Route
 
     reference = MINI.engine("reference")
     text = long_text[:200_000] + "\u2e3b" + long_text[200_000:]
     for call_size in (0, 1 << 19):
         evidence = Evidence("planted", ((0x2E3B, 0x2E3B),), None, 0)
-        route = Route(MINI.engine("memo"), reference, "", evidence)  # type: ignore[arg-type]
-        route.call_size = call_size
+        engine = MemoEngine(MINI.family, reference)  # type: ignore[arg-type]
+        engine.call_size = call_size  # type: ignore[attr-defined]
+        route = Route(engine, reference, "", evidence)  # type: ignore[arg-type]
         assert MINI.planner.encode(text, route).tolist() == material.reference("toktier-mini")(text)
         assert route.guarded == 1
         assert route.texts > 8

@@ -29,8 +29,12 @@ from toktier.families.probing import DiskCache
 from toktier.gpu.engine import GpuEngine, OnDevice
 from toktier.gpu.offload import Offload
 
-NAMES = ("gpu", "gigatoken", "tiktoken", "memo", "reference")
-"""The engines, fastest first."""
+PROCESSOR = ("gigatoken", "tiktoken", "memo", "reference")
+"""The engines of the processor, fastest first."""
+
+NAMES = ("gpu", *PROCESSOR)
+"""All engines. The first is only used once somebody has asked for it: it takes memory, and a process that has used CUDA
+cannot fork any more."""
 
 BY_THEOREM = "admitted: exact by the theorem of certified cuts, from ids of the reference"
 
@@ -86,6 +90,9 @@ class Demotions:
             try:
                 for route in self._of(digest, name):
                     route.demote(why)
+                for route in self._routes:
+                    if route.digest == digest and route.beside == name:
+                        route.epoch += 1
                 self._why[digest, name] = why
             finally:
                 # Last, so that whoever sees it meets no engine that is trusted still.
@@ -117,7 +124,6 @@ class Route:
         texts: How many it was given, about: threads do not wait for one another to count.
         guarded: The texts that went to the reference because of a character on which the engine differs.
         failed: The texts that did because the engine raised. After some it is given no more.
-        call_size: Characters that are worth a call of their own, where a chunk is not.
         digest: The digest of the family that it serves, if that is known.
         epoch: Raised whenever ids that it gave before are trusted no more. Sessions then begin anew.
     """
@@ -131,7 +137,6 @@ class Route:
         "_replaced",
         "_served",
         "_texts_before",
-        "call_size",
         "digest",
         "epoch",
         "failed",
@@ -158,7 +163,6 @@ class Route:
         """How many there were when it was demoted."""
         self._served = engine, reason
         """The engine, and why it may serve, also while the reference answers in its place."""
-        self.call_size: int = getattr(engine, "call_size", 0)
         self.reason = reason
         self._engine = engine
         self._reference = reference
@@ -217,6 +221,18 @@ class Route:
         return None
 
     @property
+    def call_size(self) -> int:
+        """Characters that are worth a call of their own, where a chunk is not."""
+        size: int = getattr(self._engine, "call_size", 0)
+        return size
+
+    @property
+    def beside(self) -> str | None:
+        """The name of another engine that encodes some texts in place of this one."""
+        host = getattr(self._served[0], "host", None)
+        return host.name if isinstance(host, Route) else None
+
+    @property
     def engine(self) -> Engine:
         """The engine itself, without the reference behind it."""
         return self._served[0]
@@ -273,8 +289,7 @@ Serving: TypeAlias = Route | ReferenceEngine
 
 def _reason(serving: Serving) -> str:
     """Why an engine may serve, and what is the matter with it now."""
-    engine = serving.engine if isinstance(serving, Route) else None
-    trouble = engine.trouble if isinstance(engine, Offload) else None
+    trouble: str | None = getattr(serving.engine, "trouble", None) if isinstance(serving, Route) else None
     return serving.reason if trouble is None else f"{serving.reason}; {trouble}"
 
 
@@ -329,6 +344,7 @@ class Router:
 
         Raises:
             UnknownEngine: There is none, or it does not serve this tokenizer.
+            EngineFailure: It failed.
         """
         route = self.route(GpuEngine.name)
         assert isinstance(route, Route)
@@ -336,7 +352,7 @@ class Router:
         assert isinstance(offload, Offload)
         if any(route.fallback(text) for text in texts):
             return offload.gpu.uploaded(route.encode_batch(texts))
-        return offload.gpu.encode_on_device(texts)
+        return offload.encode_on_device(texts)
 
     def routes(self) -> list[Route]:
         """Those that were made so far."""
@@ -360,12 +376,8 @@ class Router:
 
     def _fastest(self) -> Serving:
         with self._choosing:
-            decisions = (self._decision(name, never) for name in NAMES)
-            serving = [it for it in decisions if isinstance(it, (Route, ReferenceEngine))]
-            if self._reference.is_fast:
-                self._auto = self._reference
-            else:
-                self._auto = next(it for it in serving if isinstance(it, ReferenceEngine) or not it.demoted)
+            gpu = self._decisions.get(GpuEngine.name)
+            self._auto = gpu if isinstance(gpu, Route) and not gpu.demoted else self._first()
             return self._auto
 
     def _begin_gathering(self) -> None:
@@ -377,7 +389,7 @@ class Router:
                     threading.Thread(target=self._gather, name="toktier comparison").start()
 
     def _gather(self) -> None:
-        for name in NAMES:
+        for name in PROCESSOR:
             if isinstance(self._decision(name, threading.main_thread().is_alive), Route):
                 break
         self._fastest()
@@ -404,6 +416,8 @@ class Router:
             else:
                 suspect = SUSPECTS[name]
                 suspect.check(family, reference)
+                if suspect is GpuEngine and proceed is never:
+                    return None  # also to see what is known of it, it would have to begin
                 evidence = compared(suspect, family, reference, self._cache, proceed)
                 decision = (
                     str(evidence)
@@ -429,4 +443,15 @@ class Router:
     def _made(self, suspect: type[Suspect]) -> Engine:
         """An engine that may serve. The GPU has one of the processor beside it, for what is not worth the way."""
         engine = suspect(self._family, self._reference, self._reference.probe(self._cache))
-        return Offload(engine, engine.host) if isinstance(engine, GpuEngine) else engine
+        if not isinstance(engine, GpuEngine):
+            return engine
+        # On trial, it is the device that is looked at, however short a text is.
+        return Offload(engine, self._first(), threshold=0 if self._on_trial else None)
+
+    def _first(self) -> Serving:
+        """The fastest engine of the processor of which it is known by now that it may serve, less those demoted."""
+        if self._reference.is_fast:
+            return self._reference
+        decisions = (self._decision(name, never) for name in PROCESSOR)
+        serving = (it for it in decisions if isinstance(it, (Route, ReferenceEngine)))
+        return next(it for it in serving if isinstance(it, ReferenceEngine) or not it.demoted)

@@ -157,6 +157,7 @@ class Tokenizer:
 
         Raises:
             UnknownEngine: There is no device, or it does not serve this tokenizer; the message says why.
+            EngineFailure: The device failed.
             TypeError: One of the texts is not a string, or all of it is one.
             InvalidText: One of the texts has a lone surrogate.
         """

@@ -28,7 +28,7 @@ from toktier.gpu.source import FOLDER
 SMALL = {"TILE": 128, "THREADS": 64, "SHORT": 4, "MEDIUM": 9, "LONG": 24, "LONGEST_SEGMENT": 40}
 """Limits under which a few characters have long pieces, too long segments, and tiles that begin inside of them."""
 
-LENGTHS = (31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 4095, 4096, 4097)
+LENGTHS = (31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 2047, 2048, 2049)
 """Bytes around the limits of the kernels as they are."""
 
 BATCH = 200_000

@@ -270,6 +270,11 @@ class HostDevice:
     def __attrs_post_init__(self) -> None:
         self.library = Library.at(compiled(self.source))
 
+    @property
+    def version(self) -> str:
+        """Of the compiler: what it is called."""
+        return str(compiler())
+
     def upload(self, array: npt.NDArray[Any]) -> Memory:
         """A copy of an array."""
         memory = self.empty(array.size, array.dtype)

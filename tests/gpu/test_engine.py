@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,7 +17,9 @@ from tests.gpu import comparing, host
 from tests.gpu.comparing import engine_of
 from toktier import router
 from toktier.engines.admission import Evidence, Suspect, compared
-from toktier.engines.base import Ids, Inapplicable
+from toktier.engines.base import Ids, Inapplicable, Unavailable
+from toktier.engines.reference import ReferenceEngine
+from toktier.families.probing import DiskCache
 from toktier.gpu import encoder, engine, pool
 from toktier.gpu.encoder import Bucket, TooMuch
 from toktier.gpu.engine import GpuEngine, OnDevice
@@ -127,6 +130,11 @@ def test_too_many_segments_for_the_device_are_no_difference(composing: toktier.T
     assert on_device(gpu.encode_on_device([text])) == expected(composing, [text])
 
 
+def test_no_piece_runs_on_through_segments_for_which_there_was_no_room(composing: toktier.Tokenizer) -> None:
+    text = " a\u0301" * 8400 + " zqxjkvw" + " a\u0301" * 4000
+    assert lists(engine_of(composing, comparing.device()).encode_batch([text])) == expected(composing, [text])
+
+
 def test_too_little_room_for_a_rewritten_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoder, "EXPANSION", 1)
     tok = toktier.load(zoo.build("Llama 2"))
@@ -142,7 +150,7 @@ def test_threads_take_turns_in_buckets(tok: toktier.Tokenizer, monkeypatch: pyte
     with ThreadPoolExecutor(8) as threads:
         found = [*threads.map(lambda _: lists(gpu.encode_batch(texts)), range(24))]
     assert found == [expected(tok, texts)] * 24
-    assert sum(gpu._pool._made.values()) <= 2
+    assert sum(map(len, gpu._pool._there.values())) <= 2
 
 
 class Failing:
@@ -192,6 +200,8 @@ def test_nothing_is_lost_when_the_device_fails(
     with caplog.at_level(logging.WARNING):
         for _ in range(PATIENCE):
             assert lists(offload.encode_batch(TEXTS)) == expected(tok, TEXTS)
+    with pytest.raises(toktier.EngineFailure, match="illegal memory access"):
+        offload.encode_on_device(TEXTS)
     assert offload.trouble is not None
     assert "illegal memory access" in offload.trouble
     assert "the processor encodes in its place" in caplog.text
@@ -220,31 +230,64 @@ def test_what_is_no_text_is_no_failure_of_the_device(tok: toktier.Tokenizer, gpu
     assert lists([offload.encode("Hello")]) == expected(tok, ["Hello"])
 
 
-def test_a_bucket_is_waited_for_before_others_get_its_memory(
+def test_a_bucket_that_meets_an_error_is_waited_for_and_gone(
     tok: toktier.Tokenizer, failing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = engine_of(tok, failing)
     monkeypatch.setattr(engine, "WAVE", encoder.TEXT_BYTES)
-    abandoned: list[Bucket] = []
-
-    def noted(bucket: Bucket) -> None:
-        abandoned.append(bucket)
-
-    monkeypatch.setattr(Bucket, "abandon", noted)
-    with pytest.raises(UnicodeEncodeError):
-        gpu.encode_batch(["begun, and not finished", "neither", "a\ud800"])
-    assert len(abandoned) == 1
-    assert sum(gpu._pool._made.values()) == 0
-    monkeypatch.undo()
-    abandoned[0].abandon()
-    failing.fails.set()
-    abandoned[0].abandon()  # whatever is the matter with it
+    for _ in range(2 * pool.MOST):
+        with pytest.raises(toktier.InvalidText):
+            gpu.encode_batch(["begun, and not finished", "neither", "a\ud800"])
+        assert failing.queues[-1].waited
+        assert sum(map(len, gpu._pool._there.values())) == 0
+    monkeypatch.setattr(gpu, "uploaded", None)
+    monkeypatch.setattr(encoder, "_refuse_overflow", too_much)
+    for _ in range(2 * pool.MOST):
+        with pytest.raises(TypeError):
+            gpu.encode_on_device(TEXTS)
 
 
-def test_waiting_is_what_abandons(failing: Any, tok: toktier.Tokenizer) -> None:
-    bucket = engine_of(tok, failing)._pool._make(encoder.SMALLEST)
-    bucket.abandon()
-    assert failing.queues[-1].waited == 1
+def too_much(counter: Any) -> None:
+    raise TooMuch
+
+
+def test_without_memory_the_processor_encodes(
+    tok: toktier.Tokenizer, failing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = engine_of(tok, failing)
+    assert lists(gpu.encode_batch(TEXTS)) == expected(tok, TEXTS)
+    long = ["word " * 20_000]
+    monkeypatch.setattr(failing, "queue", no_memory)
+    assert lists(gpu.encode_batch(long)) == expected(tok, long)
+    assert gpu._pool._free == []
+    assert Offload(gpu, gpu.host, threshold=0).trouble is None
+
+
+def no_memory() -> Any:
+    raise MemoryError
+
+
+def test_buckets_that_nobody_uses_are_given_up(tok: toktier.Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "KEPT", 2 * encoder.SMALLEST)
+    gpu = engine_of(tok, comparing.device())
+    for size in (1, 2, 1):
+        text = "word " * (size * encoder.SMALLEST // 5)
+        assert lists(gpu.encode_batch([text])) == expected(tok, [text])
+    assert [bucket.capacity for bucket in gpu._pool._free] == [encoder.SMALLEST]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_after_a_fork_uses_the_processor(tok: toktier.Tokenizer, gpu: GpuEngine) -> None:
+    offload = Offload(gpu, gpu.host, threshold=0)
+    ids = lists([offload.encode("Hello world")])
+    with offload._lock:  # as if another thread had it
+        child = os.fork()
+        if child == 0:
+            same = lists([offload.encode("Hello world")]) == ids
+            os._exit(0 if same and "after a fork" in str(offload.trouble) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert offload.trouble is None
 
 
 def test_short_texts_stay_here(tok: toktier.Tokenizer, gpu: GpuEngine) -> None:
@@ -293,12 +336,14 @@ def with_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_machine_with_a_device_uses_it(with_a_device: None) -> None:
     tok = material.load("toktier-mini").renewed()
-    assert tok.engine().name == "gpu"
+    assert tok.engine().name != "gpu"  # nobody has asked for it
     route = tok.engine("gpu")
+    assert tok.engine() is route
     assert isinstance(route, router.Route)
     offload = route.engine
     assert isinstance(offload, Offload)
-    offload.threshold = 1000
+    assert offload.threshold == 0  # on trial
+    offload.threshold, offload.offloaded = 1000, 0
     text = "A transcript of some length.\n" * 10_000
     session = tok.session(text)
     assert session.ids.tolist() == tok.engine("reference").encode(text).tolist()
@@ -311,6 +356,33 @@ def test_a_machine_with_a_device_uses_it(with_a_device: None) -> None:
     assert on_device(tok.encode_on_device(TEXTS)) == expected(tok, TEXTS)
     offload.trouble = "the GPU is given no more texts"
     assert tok.report().engines["gpu"].endswith("; the GPU is given no more texts")
+
+
+def test_an_engine_beside_it_that_is_demoted_is_trusted_no_more(with_a_device: None) -> None:
+    tok = material.load("toktier-mini").renewed()
+    route, beside = tok.engine("gpu"), tok.engine("memo")
+    assert isinstance(route, router.Route)
+    assert isinstance(beside, router.Route)
+    assert route.beside == "memo"
+    demotions = router.Demotions()
+    demotions.watch(route)
+    demotions.watch(beside)
+    demotions.demote(tok.family.digest, "memo", "an example")
+    assert (route.demoted, route.epoch) == (False, 1)
+    assert beside.demoted
+
+
+def test_a_device_that_fails_during_the_comparison_is_not_refused_for_good(
+    tok: toktier.Tokenizer, failing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing.fails.set()
+    monkeypatch.setattr(engine, "default_device", lambda: failing)
+    cache = DiskCache(None)
+    reference = tok.engine("reference")
+    assert isinstance(reference, ReferenceEngine)
+    with pytest.raises(Unavailable, match="illegal memory access"):
+        compared(GpuEngine, tok.family, reference, cache)
+    assert not any(key for key in cache._answers if "admission" in key)
 
 
 def test_what_is_not_trusted_to_the_device_is_copied_there(with_a_device: None) -> None:

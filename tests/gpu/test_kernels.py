@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,7 +14,10 @@ from tests.gpu import comparing, host
 from tests.gpu.comparing import Comparison, adversarial, changed_kernels, engine_of, small_kernels, thorough
 from tests.public.families import FAMILIES, STAND_IN, load
 from toktier.engines.base import Inapplicable
-from toktier.gpu.source import FOLDER
+from toktier.families.stages import Pieces
+from toktier.gpu import encoder, matcher, tables
+from toktier.gpu.source import FOLDER, whole
+from toktier.gpu.vocabulary import Model
 
 pytestmark = pytest.mark.skipif(not host.available(), reason="there is no C++ compiler")
 
@@ -112,3 +116,34 @@ def test_no_family_is_known_by_name() -> None:
     for path in [*FOLDER.iterdir(), *FOLDER.parent.glob("*.py")]:
         words = set(re.findall("[a-z]{3,}", path.read_text().lower()))
         assert not words & names, path.name
+
+
+CONSTANTS = [
+    *((encoder, name) for name in ("TILE", "THREADS", "WARP", "SCANNERS")),
+    *((tables, name) for name in ("ODD", "BEGINS", "PAIRED", "PREFIX_UNLESS_THERE", "PREFIX_DOCUMENTS", "DEFERRED")),
+    *((matcher, name) for name in ("ENDS", "DEAD", "START")),
+]
+"""Numbers that the kernels have too, and where they are."""
+
+
+@pytest.mark.parametrize(("module", "name"), CONSTANTS, ids=[name for _, name in CONSTANTS])
+def test_kernels_have_the_same_numbers(module: ModuleType, name: str) -> None:
+    (value,) = re.findall(rf"const u\d+ {name} = (\w+?)u?;", whole())
+    assert int(value, 0) == getattr(module, name)
+
+
+@pytest.mark.parametrize(
+    ("enumeration", "names"),
+    [
+        ("Keeps", [kept.name for kept in Pieces]),
+        ("Model", [model.name for model in Model]),
+        (
+            "Counter",
+            ["SIZE", "DOCUMENTS", "TEXT_AT", "REWRITTEN", "DEFERRALS", "MEDIUMS", "LENGTHIES", "TOKENS", "OVERFLOWS"],
+        ),
+    ],
+)
+def test_kernels_count_in_the_same_order(enumeration: str, names: list[str]) -> None:
+    (members,) = re.findall(rf"enum {enumeration} {{ (.*?) }};", whole())
+    assert members.split(", ")[: len(names)] == names
+    assert all(getattr(encoder, name, i) == i for i, name in enumerate(names))

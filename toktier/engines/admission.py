@@ -26,7 +26,7 @@ import numpy as np
 import tokenizers
 from attrs import define, field, frozen
 
-from toktier.engines.base import Engine, Ids, contained
+from toktier.engines.base import Engine, Ids, Unavailable, contained
 from toktier.engines.battery import (
     added_tokens,
     chunks,
@@ -309,8 +309,8 @@ class Comparison:
         try:
             return self.engine.encode(text)
         except BaseException as error:
-            # Too little memory is no property of the engine: it must not be remembered.
-            if isinstance(error, MemoryError) or not contained(error):
+            # Too little memory, or a device that is lost, is no property of the engine: it must not be remembered.
+            if isinstance(error, MemoryError | Unavailable) or not contained(error):
                 raise
             return None
 

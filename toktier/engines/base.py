@@ -16,6 +16,10 @@ class Inapplicable(Exception):
     """An engine cannot serve a family. The message is the reason that the user is shown."""
 
 
+class Unavailable(Exception):
+    """An engine cannot work at present, whatever the text is. The message says why."""
+
+
 @runtime_checkable
 class Engine(Protocol):
     """Maps texts to the ids of one tokenizer.

@@ -5,6 +5,7 @@ CuPy is imported when a device is asked for: nothing else needs it.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +28,8 @@ LEAST = 16
 """Elements that an array has at least: CuPy gives an array of none no address."""
 
 _compiling = threading.Lock()
+
+logger = logging.getLogger(__name__)
 
 
 @frozen(eq=False)
@@ -105,8 +108,10 @@ class CupyQueue:
                 finally:
                     graph = self.stream.end_capture()
                 graph.upload(self.stream)
-        except RuntimeError:
-            return None  # if it is the steps that are wrong, they fail when they are run
+        except RuntimeError as error:
+            # If it is the steps that are wrong, they fail when they are run.
+            logger.warning("no CUDA graph, so every request begins its kernels one by one: %s", _line(error))
+            return None
         return graph
 
 
@@ -142,6 +147,12 @@ class CupyDevice:
         self.kernels = self._compiled()
         with self.current():
             self._stream = self.cupy.cuda.Stream(non_blocking=True)
+
+    @property
+    def version(self) -> str:
+        """Of CuPy, of the compiler, and of the driver."""
+        nvrtc = ".".join(map(str, self.cupy.cuda.nvrtc.getVersion()))
+        return f"CuPy {self.cupy.__version__}, NVRTC {nvrtc}, driver {self.cupy.cuda.runtime.driverGetVersion()}"
 
     def current(self) -> Any:
         """A context in which it is the current device of the thread."""

@@ -89,6 +89,11 @@ class Device(Protocol):
 
     name: str
 
+    @property
+    def version(self) -> str:
+        """Of what compiles and runs kernels there."""
+        ...
+
     def upload(self, array: npt.NDArray[Any]) -> Array:
         """A copy of an array on the device, when the call returns."""
         ...

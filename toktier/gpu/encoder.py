@@ -8,14 +8,14 @@ there is anything.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from attrs import define, field, frozen
 
-from toktier.engines.base import Ids
+from toktier.engines.base import Ids, Unavailable
 from toktier.gpu.device import Array, Chain, Device, Fill, Launch, Queue, Step
 from toktier.gpu.source import fields
 from toktier.gpu.tables import Tables
@@ -76,6 +76,40 @@ class Encoded:
     host_bytes: int
 
 
+class _Careful:
+    """A queue of which every failure is :class:`Unavailable`: none of them is a matter of the text."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def write(self, target: Array, source: npt.NDArray[Any]) -> None:
+        with device_errors():
+            self._queue.write(target, source)
+
+    def read(self, target: npt.NDArray[Any], source: Array) -> None:
+        with device_errors():
+            self._queue.read(target, source)
+
+    def run(self, chain: Chain) -> None:
+        with device_errors():
+            chain.run()
+
+    def wait(self) -> None:
+        with device_errors():
+            self._queue.wait()
+
+
+@contextlib.contextmanager
+def device_errors() -> Iterator[None]:
+    """Makes :class:`Unavailable` of what a device raises, but for too little memory."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise Unavailable(f"the device failed: {error!r}") from error
+
+
 class Staging:
     """Memory of the host for numbers, uint32, that grows to what is needed: to make it takes long.
 
@@ -109,7 +143,8 @@ class Bucket:
         self.capacity = capacity
         self.documents = capacity // TEXT_BYTES
         self._host = host
-        self._queue: Queue = device.queue()
+        queue = device.queue()
+        self._queue = _Careful(queue)
         room = EXPANSION * capacity + PADDING if rewrites else capacity
         tiles, raw_tiles = _parts(room, TILE), _parts(capacity, TILE)
         lists, deferrable = _parts(room, WARP) + 1, capacity // 8
@@ -144,10 +179,8 @@ class Bucket:
         self._tables = tables
         addresses = [device.address(tables), device.address(self._work)]
         tail = _tail(tiles, self.documents)
-        self._chain: Chain = self._queue.chain(
-            [*_head(arrays, rewrites, tiles, raw_tiles, self.documents), *tail], addresses
-        )
-        self._tail: Chain = self._queue.chain(tail, addresses)
+        self._chain = queue.chain([*_head(arrays, rewrites, tiles, raw_tiles, self.documents), *tail], addresses)
+        self._tail = queue.chain(tail, addresses)
         self._input = device.staging(header + capacity + PADDING)
         self._counts = device.staging(4 * (self.documents + 1 + COUNTERS)).view(np.uint32)
         self._listed = device.staging(8 * min(LISTED, deferrable)).view(np.uint32)
@@ -166,7 +199,7 @@ class Bucket:
         self._texts = texts
         self._begins, size = self._stage(texts)
         self._queue.write(self._arrays["input"], self._input[: size + PADDING])
-        self._chain.run()
+        self._queue.run(self._chain)
         self._queue.read(self._counts[: len(texts) + 1 + COUNTERS], self._arrays["counts"])
         self._queue.read(self._listed, self._arrays["deferred"])
 
@@ -188,7 +221,7 @@ class Bucket:
         if deferrals:
             added, runs, host_bytes = self._patch(texts, self._begins, deferrals)
             tokens += added
-            self._tail.run()
+            self._queue.run(self._tail)
             self._queue.read(counts, self._arrays["counts"])
         staged = self._ids.of(tokens if deliver else 0)
         if deliver:
@@ -199,9 +232,11 @@ class Bucket:
         return Encoded(self._arrays["ids"], counts[1 : len(texts) + 1].astype(np.int64), staged, runs, host_bytes)
 
     def abandon(self) -> None:
-        """Waits for what was begun, so that nothing writes any more to memory that others may get."""
+        """Waits for what was begun, if anything was: nothing may write to memory that others get."""
         with contextlib.suppress(Exception):
             self._queue.wait()
+
+    __del__ = abandon
 
     def _stage(self, texts: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], int]:
         """Lays a request out as it is copied; where each text begins, and bytes of all with the header."""
@@ -277,9 +312,8 @@ class Encoder:
         }
         numbers = {name: value for name, value in self.tables.items() if isinstance(value, int)}
         self._structure = self.device.upload(packed("Tables", self.device, self._uploaded | numbers))
-        self._rewrites = (
-            np.size(self.tables["image_ends"]) > 1 or self.tables["prefix_size"] != 0
-        )  # images may be empty
+        # Not by their bytes: what is deleted has an image too.
+        self._rewrites = np.size(self.tables["image_ends"]) > 1 or self.tables["prefix_size"] != 0
 
     def bucket(self, capacity: int) -> Bucket:
         """A new bucket for texts of so many bytes in all, a power of two."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -15,11 +16,12 @@ from toktier.engines.continuing import encode_continuing
 from toktier.engines.memo import MemoEngine
 from toktier.engines.reference import ReferenceEngine
 from toktier.engines.tiktoken_reference import TiktokenReference
+from toktier.errors import InvalidText
 from toktier.families.family import Family
 from toktier.families.probing import Probe
 from toktier.gpu import source
 from toktier.gpu.device import Array, Device
-from toktier.gpu.encoder import LARGEST, TEXT_BYTES, Bucket, Encoder, TooMuch
+from toktier.gpu.encoder import LARGEST, TEXT_BYTES, Bucket, Encoder, TooMuch, device_errors
 from toktier.gpu.pool import Pool
 from toktier.gpu.tables import tables_of
 from toktier.gpu.vocabulary import MODELS
@@ -43,16 +45,10 @@ class OnDevice:
 
 @frozen(eq=False)
 class _Wave:
-    """Texts that go to the device together, and the bucket in which it has them; None where none is large enough."""
+    """Texts that go to the device together, and the bucket in which it has them; None where the host encodes them."""
 
     texts: list[str]
-    encoded: list[bytes]
     bucket: Bucket | None
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return sum(map(len, self.encoded))
 
 
 class GpuEngine:
@@ -75,7 +71,7 @@ class GpuEngine:
     def __init__(
         self, family: Family, reference: ReferenceEngine, probe: Probe, *, device: Device | None = None
     ) -> None:
-        self.check(family, reference)
+        _refuse(family, reference)
         tables = tables_of(family, reference, probe)
         self.family = family
         self.host = MemoEngine(family, reference)
@@ -84,103 +80,123 @@ class GpuEngine:
 
     @staticmethod
     def version() -> str:
-        """Of the kernels, and of the device on which they run.
+        """Of the kernels, of what compiles and runs them, and of the device.
 
         Raises:
             Inapplicable: There is no device.
         """
         kernels = hashlib.sha256(source.whole().encode()).hexdigest()[:12]
-        return f"kernels {kernels}, {default_device().name}"
+        device = default_device()
+        return f"kernels {kernels}, {device.name}, {device.version}"
 
     @staticmethod
     def check(family: Family, reference: ReferenceEngine) -> None:
         """Raises :class:`Inapplicable` for what can be told at once."""
-        if family.definition.model not in MODELS:
-            raise Inapplicable(f"the model is a {family.definition.model}")
-        if isinstance(reference, TiktokenReference):
-            if not reference.finds_longest:
-                raise Inapplicable("of special tokens that begin alike, tiktoken does not always find the longest")
-        elif reference.tokenizer.encode_special_tokens:
-            raise Inapplicable("special tokens are encoded as text")
+        if importlib.util.find_spec("cupy") is None:
+            raise Inapplicable("CuPy is not installed: pip install 'toktier[gpu]'")
+        _refuse(family, reference)
 
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
         """The ids of a text, uint32, shape (tokens,)."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
-        """The ids of several texts."""
+        """The ids of several texts.
+
+        Raises:
+            Unavailable: The device failed.
+        """
         found: list[Ids] = []
-        begun: list[_Wave] = []
+        begun: _Wave | None = None
+        bucket: Bucket | None = None
         try:
-            for texts_of_wave, encoded in _waves(texts):
+            for some, encoded in _waves(texts):
                 # The host lays this wave out while the device works on the one before; but nobody who has a bucket may
                 # wait for another.
-                bucket = self._taken(encoded, wait=not begun)
-                if bucket is None and begun:
+                bucket = self._taken(encoded, wait=begun is None)
+                if bucket is None and begun is not None:
                     found += self._finished(begun)
-                    bucket = self._taken(encoded, wait=True)
-                begun.append(_Wave(texts_of_wave, encoded, bucket))
+                    begun, bucket = None, self._taken(encoded, wait=True)
                 if bucket is not None:
                     bucket.begin(encoded)
-                if len(begun) > 1:
+                if begun is not None:
                     found += self._finished(begun)
-            while begun:
-                found += self._finished(begun)
-        except BaseException:
-            for wave in begun:
-                if wave.bucket is not None:
-                    self._pool.drop(wave.bucket)
-            raise
-        return found
-
-    def encode_on_device(self, texts: Sequence[str]) -> OnDevice:
-        """The ids of several texts as one array on the device, in one request."""
-        encoded = [text.encode() for text in texts]
-        bucket = self._taken(encoded, wait=True)
-        if bucket is None:
-            return self.uploaded(self.host.encode_batch(texts))
-        try:
-            bucket.begin(encoded)
-            result = bucket.finish(deliver=False)
-            there = OnDevice(self._device.copy(result.ids, int(result.ends[-1]) if len(texts) else 0), result.ends)
-        except TooMuch:
-            there = self.uploaded(self.host.encode_batch(texts))
+                begun = _Wave(some, bucket)
+            return found + self._finished(begun) if begun else found
         except BaseException:
             self._pool.drop(bucket)
+            self._pool.drop(begun.bucket if begun else None)
             raise
-        self._pool.give_back(bucket)
-        return there
+
+    def encode_on_device(self, texts: Sequence[str]) -> OnDevice:
+        """The ids of several texts as one array on the device, in one request.
+
+        Raises:
+            Unavailable: The device failed.
+        """
+        encoded = [*map(_utf8, texts)]
+        bucket = self._taken(encoded, wait=True)
+        if bucket is not None:
+            try:
+                bucket.begin(encoded)
+                result = bucket.finish(deliver=False)
+                with device_errors():
+                    ids = self._device.copy(result.ids, int(result.ends[-1]) if len(texts) else 0)
+                self._pool.give_back(bucket)
+                return OnDevice(ids, result.ends)
+            except TooMuch:
+                self._pool.give_back(bucket)
+            except BaseException:
+                self._pool.drop(bucket)
+                raise
+        return self.uploaded(self.host.encode_batch(texts))
 
     def uploaded(self, encoded: Sequence[Ids]) -> OnDevice:
         """Ids that were made here, as one array on the device."""
         ids = np.concatenate([np.zeros(0, np.uint32), *encoded])
         ends = np.cumsum([0, *map(len, encoded)])[1:]
-        return OnDevice(self._device.copy(self._device.upload(ids), len(ids)), ends)
+        with device_errors():
+            return OnDevice(self._device.copy(self._device.upload(ids), len(ids)), ends)
 
     def _taken(self, encoded: Sequence[bytes], *, wait: bool) -> Bucket | None:
-        """A bucket for some texts; None where they are too many for any, or none is free and there is to be no wait."""
+        """A bucket for some texts; None where none is large enough, or no memory for one, or none is free meanwhile."""
         size = max(sum(map(len, encoded)), len(encoded) * TEXT_BYTES)
-        return self._pool.take(size, wait=wait) if size <= LARGEST else None
+        if size > LARGEST:
+            return None
+        try:
+            with device_errors():
+                return self._pool.take(size, wait=wait)
+        except MemoryError:
+            self._pool.clear()
+            return None
 
-    def _finished(self, begun: list[_Wave]) -> list[Ids]:
-        """The ids of the first of some waves, which is taken from the list."""
-        wave = begun[0]
+    def _finished(self, wave: _Wave) -> list[Ids]:
+        """The ids of a wave that was begun."""
         if wave.bucket is None:
-            ids = self.host.encode_batch(wave.texts)
-        else:
-            try:
-                result = wave.bucket.finish()
-                ends = [0, *result.ends.tolist()]
-                # Copies: what is staged is written over by the next request.
-                ids = [result.staged[start:end].copy() for start, end in pairwise(ends)]
-            except TooMuch:
-                ids = self.host.encode_batch(wave.texts)
-            self._pool.give_back(wave.bucket)
-        del begun[0]
-        return ids
+            return self.host.encode_batch(wave.texts)
+        try:
+            result = wave.bucket.finish()
+            ends = [0, *result.ends.tolist()]
+            # Copies: what is staged is written over by the next request.
+            ids = [result.staged[start:end].copy() for start, end in pairwise(ends)]
+        except TooMuch:
+            ids = None
+        self._pool.give_back(wave.bucket)
+        return self.host.encode_batch(wave.texts) if ids is None else ids
 
     def _on_host(self, texts: Sequence[str], continuing: Sequence[bool]) -> list[Ids]:
         return encode_continuing(self.family, self.host, texts, continuing, self.host.encode_batch)
+
+
+def _refuse(family: Family, reference: ReferenceEngine) -> None:
+    """Raises :class:`Inapplicable` for families that no device serves, if that can be told at once."""
+    if family.definition.model not in MODELS:
+        raise Inapplicable(f"the model is a {family.definition.model}")
+    if isinstance(reference, TiktokenReference):
+        if not reference.finds_longest:
+            raise Inapplicable("of special tokens that begin alike, tiktoken does not always find the longest")
+    elif reference.tokenizer.encode_special_tokens:
+        raise Inapplicable("special tokens are encoded as text")
 
 
 def default_device() -> Device:
@@ -200,7 +216,7 @@ def _waves(texts: Sequence[str]) -> Iterator[tuple[list[str], list[bytes]]]:
     encoded: list[bytes] = []
     size = 0
     for text in texts:
-        octets = text.encode()
+        octets = _utf8(text)
         if some and size + max(len(octets), TEXT_BYTES) > WAVE:
             yield some, encoded
             some, encoded, size = [], [], 0
@@ -209,3 +225,11 @@ def _waves(texts: Sequence[str]) -> Iterator[tuple[list[str], list[bytes]]]:
         size += max(len(octets), TEXT_BYTES)
     if some:
         yield some, encoded
+
+
+def _utf8(text: str) -> bytes:
+    """A text as bytes; InvalidText if it has none."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidText(text[error.start], error.start) from None

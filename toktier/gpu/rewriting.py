@@ -68,11 +68,6 @@ class Rewriting:
     prefix: Prefix | None
     splitters: tuple[Splitter | Prefix, ...]
 
-    @property
-    def rewrites(self) -> bool:
-        """Whether the text is another one afterwards, odd characters apart."""
-        return bool(self.images) or self.prefix is not None
-
 
 def rewriting_of(definition: Definition, probe: Probe) -> Rewriting:
     """What the stages before the splitters do.
@@ -86,8 +81,8 @@ def rewriting_of(definition: Definition, probe: Probe) -> Rewriting:
 
     Example:
         >>> import toktier
-        >>> rewriting_of(toktier.load("toktier-mini").family.definition, Probe()).rewrites
-        False
+        >>> rewriting_of(toktier.load("toktier-mini").family.definition, Probe()).images
+        {}
     """
     before, splitters = _divided(definition, probe)
     stages = [stage if isinstance(stage, Prefix) else _step(stage, probe) for stage in before]

@@ -26,7 +26,7 @@ def whole(name: str = "chain.cuh") -> str:
         if name in seen:
             return ""
         seen.add(name)
-        text = (FOLDER / name).read_text().replace("#pragma once\n", "")
+        text = (FOLDER / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
         return _INCLUDE.sub(lambda found: included(found[1]), text)
 
     return included(name)

@@ -36,6 +36,9 @@ PREFIXES = len(Pieces)
 DEFERRED = 1 << 31
 """Numbers that the kernels have too, where they are explained."""
 
+LONGEST_IMAGE = 1 << 10
+"""Bytes that may come of a character: those of a thousand tiles are counted in 32 bits."""
+
 Tables: TypeAlias = dict[str, npt.NDArray[Any] | int]
 """The fields of the kernels' ``Tables``."""
 
@@ -112,6 +115,8 @@ def _images(rewriting: Rewriting) -> Tables:
     for code_point, image in rewriting.images.items():
         of_character[code_point] = numbers.setdefault(image, len(numbers) + 1)
     images = [image.encode() for image in numbers]
+    if any(len(image) > LONGEST_IMAGE for image in images):
+        raise Inapplicable(f"a character is rewritten to more than {LONGEST_IMAGE:,} bytes")
     pages, values = _paged(of_character)
     prefix = rewriting.prefix
     rules = 0

@@ -11,6 +11,7 @@ DEVICE void defer(const Work* work, u8* marks, u32* slots, u32 begin, u32 raw_be
   u32 number = atomicAdd(&counter[DEFERRALS], 1);
   if (number >= work->deferrable) {
     counter[OVERFLOWS] = 1;
+    marks[begin] |= PIECE | DROPPED;  // no piece may run on through it
     return;
   }
   work->deferred[2 * number] = raw_begin;

@@ -6,6 +6,10 @@
 
 // Leaves a piece to a warp.
 DEVICE void list_piece(const Work* work, u32 begin, u32 end) {
+  if (end - begin > LONG) {
+    counters(work)[OVERFLOWS] = 1;  // only where there was no room to leave segments to the host
+    return;
+  }
   bool is_medium = end - begin <= MEDIUM;
   u32 number = atomicAdd(&counters(work)[is_medium ? MEDIUMS : LENGTHIES], 1);
   u32* pieces = is_medium ? work->medium : work->lengthy;

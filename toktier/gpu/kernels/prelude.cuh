@@ -43,4 +43,4 @@ const u32 SCANNERS = 1024;
 const u32 SHORT = 32;
 const u32 MEDIUM = 128;
 const u32 LONG = 1024;
-const u32 LONGEST_SEGMENT = 4096;
+const u32 LONGEST_SEGMENT = 2048;
