@@ -29,7 +29,7 @@ TINY = Plan(
     contexts=(2_000, 5_000), rounds=4, appends=(Appends(200, 2, 1.0), Appends(600, 1, 0.5)), updates=0.5, whole=20_000
 )
 
-ENGINES = router.NAMES
+ENGINES = router.PROCESSOR
 
 
 class Wrong:
@@ -60,7 +60,7 @@ def tok() -> toktier.Tokenizer:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "QUICK", TINY)
     # The others are compared with the reference when they are asked for, which takes its time.
-    monkeypatch.setattr(measuring, "NAMES", ("memo", "reference"))
+    monkeypatch.setattr(measuring, "PROCESSOR", ("memo", "reference"))
 
 
 def bench(*arguments: str) -> Result:

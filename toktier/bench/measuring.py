@@ -25,7 +25,7 @@ from toktier.engines.reference import ReferenceEngine
 from toktier.errors import UnknownEngine
 from toktier.patch import Patch
 from toktier.replay import reference_of
-from toktier.router import NAMES
+from toktier.router import PROCESSOR
 from toktier.session import Session
 from toktier.tokenizer import Tokenizer
 
@@ -175,7 +175,7 @@ class Bench:
         return Result(self.plan, tuple(self._engines), libraries, self._left_out, rows)
 
     def _load(self) -> None:
-        engines = {name: engine_of(self._tok, name) for name in NAMES}
+        engines = {name: engine_of(self._tok, name) for name in PROCESSOR}
         self._engines = {name: engine for name, engine in engines.items() if not isinstance(engine, str)}
         self._contenders, left_out = contenders(reference_of(self._tok))
         self._left_out = {("toktier", name): why for name, why in engines.items() if isinstance(why, str)}

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-LIBRARY_OF = {
-    "gpu": "tokenizers",
-    "gigatoken": "gigatoken",
-    "tiktoken": "tiktoken",
-    "memo": "tokenizers",
-    "reference": "tokenizers",
-}
+LIBRARY_OF = {"gigatoken": "gigatoken", "tiktoken": "tiktoken", "memo": "tokenizers", "reference": "tokenizers"}
 """The library that an engine is made of, or takes the place of."""
 
 REENCODING = {

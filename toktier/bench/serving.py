@@ -23,7 +23,7 @@ from toktier.bench.load import Board, Call, Load, generate, load
 from toktier.bench.measuring import engine_of
 from toktier.engines.base import Ids
 from toktier.replay import reference_of
-from toktier.router import NAMES
+from toktier.router import PROCESSOR
 from toktier.store import SessionStore
 from toktier.tokenizer import Tokenizer
 
@@ -103,7 +103,7 @@ class FrontEnd:
 
 def front_ends(tok: Tokenizer, max_bytes: int) -> Iterator[FrontEnd]:
     """All that there are: the store, every engine that serves the tokenizer, and the libraries themselves."""
-    engines = [name for name in NAMES if not isinstance(engine_of(tok, name), str)]
+    engines = [name for name in PROCESSOR if not isinstance(engine_of(tok, name), str)]
     store = SessionStore(tok, engine=engines[0], max_bytes=max_bytes)
 
     async def stored(text: str, session: str) -> Ids:
