@@ -124,7 +124,8 @@ class Staging:
     def of(self, size: int) -> npt.NDArray[np.uint32]:
         """So many of them, with anything in them; what was given before is not to be used any more."""
         if size > len(self._memory):
-            self._memory = self._device.staging(4 << size.bit_length()).view(np.uint32)
+            with device_errors():
+                self._memory = self._device.staging(4 << size.bit_length()).view(np.uint32)
         return self._memory[:size]
 
 
