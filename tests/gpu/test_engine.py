@@ -20,7 +20,7 @@ from toktier.engines.admission import Evidence, Suspect, compared
 from toktier.engines.base import Ids, Inapplicable, Unavailable
 from toktier.engines.reference import ReferenceEngine
 from toktier.families.probing import DiskCache
-from toktier.gpu import encoder, engine, pool
+from toktier.gpu import encoder, engine, hashing, pool, vocabulary
 from toktier.gpu.encoder import Bucket, TooMuch
 from toktier.gpu.engine import GpuEngine, OnDevice
 from toktier.gpu.offload import LEAST, PATIENCE, Offload, measured_threshold
@@ -151,6 +151,15 @@ def test_threads_take_turns_in_buckets(tok: toktier.Tokenizer, monkeypatch: pyte
         found = [*threads.map(lambda _: lists(gpu.encode_batch(texts)), range(24))]
     assert found == [expected(tok, texts)] * 24
     assert sum(map(len, gpu._pool._there.values())) <= 2
+
+
+def test_words_with_the_same_hash_are_told_apart(tok: toktier.Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def planted(words: dict[bytes, int], continuing: dict[bytes, int]) -> Any:
+        table, pool = hashing.word_table(words | {b"Hello": 7}, continuing)
+        return table, np.frombuffer(pool.tobytes().removesuffix(b"Hello") + b"Jello", np.uint8)
+
+    monkeypatch.setattr(vocabulary, "word_table", planted)
+    assert lists([engine_of(tok, comparing.device()).encode("Hello")]) == expected(tok, ["Hello"])
 
 
 class Failing:

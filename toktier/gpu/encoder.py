@@ -290,6 +290,12 @@ class Bucket:
         return int(ends[-1]), len(parts), int((lasts - firsts).sum())
 
 
+def _refuse_overflow(counter: npt.NDArray[np.uint32]) -> None:
+    """Raises :class:`TooMuch` where a kernel found no room."""
+    if counter[OVERFLOWS]:
+        raise TooMuch("the device has no room for what came of a text")
+
+
 @define(eq=False)
 class Encoder:
     """Encodes texts on a device.
@@ -358,12 +364,6 @@ def _head(arrays: dict[str, Array], rewrites: bool, tiles: int, raw_tiles: int, 
         Launch("encode_medium", TURNS, THREADS),
         Launch("encode_long", TURNS, WARP),
     ]
-
-
-def _refuse_overflow(counter: npt.NDArray[np.uint32]) -> None:
-    """Raises :class:`TooMuch` where a kernel found no room."""
-    if counter[OVERFLOWS]:
-        raise TooMuch("the device has no room for what came of a text")
 
 
 def _tail(tiles: int, documents: int) -> list[Step]:

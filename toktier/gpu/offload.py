@@ -35,7 +35,7 @@ class Offload:
     Args:
         gpu: Encodes there.
         host: Encodes here.
-        threshold: Characters from which on a request goes there. Not given: it is measured, in a tenth of a second.
+        threshold: Characters from which on a request goes there. Not given: it is measured.
         backlog: Characters that may be there already.
 
     Attributes:

@@ -38,8 +38,8 @@ const u32 PAIRED = 128;    // of a kind only: a character that is ODD beside ano
 // Threads of the blocks that are alone in their grid.
 const u32 SCANNERS = 1024;
 
-// Of a piece, the longest that one thread merges, that many warps of a block can, and that one can; and of a segment, the
-// longest that is not left to the host.
+// Of a piece, the longest that a thread merges, a warp that shares the memory of its block, and a warp that has it alone;
+// and of a segment, the longest that is not left to the host.
 const u32 SHORT = 32;
 const u32 MEDIUM = 128;
 const u32 LONG = 1024;

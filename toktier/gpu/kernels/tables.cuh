@@ -82,7 +82,7 @@ struct Work {
   u32* firsts;      // of each tile, where the first segment in it begins
   u32* slots;       // a slot for each byte
   u32* medium;      // begins and ends of pieces for warps
-  u32* lengthy;     // begins and ends of pieces for blocks
+  u32* lengthy;     // the same of those that only a warp alone in its block has the memory for
   u64 lists;        // pieces for which the two have room
   u32* deferred;    // begins and ends of the host's segments, in the text as it came
   u64 deferrable;   // segments for which there is room
