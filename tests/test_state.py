@@ -21,11 +21,18 @@ DIGEST = hashlib.sha256(b"a family").hexdigest()
 OTHER = hashlib.sha256(b"another family").hexdigest()
 
 
-def state_of(text: str, ids: Sequence[int], positions: Sequence[int] = (0,), counts: Sequence[int] = (0,)) -> State:
-    return State(text, np.array(ids, np.uint32), np.array(positions, np.int64), np.array(counts, np.int64))
+def state_of(
+    text: str,
+    ids: Sequence[int],
+    positions: Sequence[int] = (0,),
+    counts: Sequence[int] = (0,),
+    untrusted: Sequence[int] = (),
+) -> State:
+    columns = (np.array(column, np.int64) for column in (positions, counts, untrusted))
+    return State(text, np.array(ids, np.uint32), *columns)
 
 
-SMALL = state_of("Grüße, 世界 🙂", [0, 7, 2**32 - 1, 5], [0, 3, 7], [0, 2, 2])
+SMALL = state_of("Grüße, 世界 🙂", [0, 7, 2**32 - 1, 5], [0, 3, 7], [0, 2, 2], [1, 3, 5, 11])
 PACKED = pack(SMALL, DIGEST)
 
 
@@ -36,11 +43,13 @@ def states(draw: st.DrawFn) -> State:
     positions = [0, *sorted(draw(st.sets(st.integers(1, len(text))) if text else st.just(set())))]
     others = len(positions) - 1
     counts = [0, *sorted(draw(st.lists(st.integers(0, len(ids)), min_size=others, max_size=others)))]
-    return state_of(text, ids, positions, counts)
+    edges = sorted(draw(st.sets(st.integers(0, len(text)))))
+    return state_of(text, ids, positions, counts, edges[len(edges) % 2 :])
 
 
 def same(one: State, other: State) -> bool:
     pairs = (one.ids, other.ids), (one.positions, other.positions), (one.counts, other.counts)
+    pairs += ((one.untrusted, other.untrusted),)
     return one.text == other.text and all(a.dtype == b.dtype and a.tolist() == b.tolist() for a, b in pairs)
 
 
@@ -92,16 +101,17 @@ def test_what_was_read_shares_no_memory_with_the_buffer() -> None:
 
 
 def test_arrays_of_other_types_and_byte_orders_are_packed_alike() -> None:
-    swapped = State(SMALL.text, SMALL.ids.astype(">u4"), SMALL.positions.astype(">i8"), SMALL.counts.astype(np.int32))
+    ids, positions, counts = SMALL.ids.astype(">u4"), SMALL.positions.astype(">i8"), SMALL.counts.astype(np.int32)
+    swapped = State(SMALL.text, ids, positions, counts, SMALL.untrusted.astype(np.int16))
     assert pack(swapped, DIGEST) == PACKED
 
 
 def test_the_format_is_as_it_was() -> None:
     """Whoever changes it on purpose gives it another version."""
-    assert VERSION == 3
+    assert VERSION == 4
     with mock.patch("toktier.state.LIBRARY", b"0.23"):
         packed = pack(SMALL, DIGEST)
-    assert hashlib.sha256(packed).hexdigest() == "a1fa93ab7e493d4c5304fdd3aa70da2ac22c83140c080f0b140c32a7f94d6c15"
+    assert hashlib.sha256(packed).hexdigest() == "f0d887404b036441fdaa0544250c4a2781155c1ace8c77151fefad6f9be92f68"
 
 
 def test_every_truncation_is_refused() -> None:
@@ -123,25 +133,28 @@ def test_every_flipped_byte_is_refused(mask: int) -> None:
             unpack(damaged, DIGEST)
 
 
-TEXT, IDS, SEAMS = len(SMALL.text.encode()), len(SMALL.ids), len(SMALL.positions)
+TEXT, IDS, SEAMS, EDGES = len(SMALL.text.encode()), len(SMALL.ids), len(SMALL.positions), len(SMALL.untrusted)
 
 
 @pytest.mark.parametrize(
     "lengths",
     [
-        (2**64 - 1, 2**64 - 1, 2**64 - 1),
-        (2**63, 0, 0),
-        (0, 2**62, 0),
-        (0, 0, 2**60),
-        (TEXT, IDS, 2**60 + SEAMS),  # in 64 bits the sum would be right
-        (TEXT, 2**62 + IDS, SEAMS),
-        (TEXT + 1, IDS, SEAMS),
-        (TEXT, IDS - 1, SEAMS),
-        (TEXT, IDS, SEAMS + 1),
-        (0, 0, 0),
+        (2**64 - 1, 2**64 - 1, 2**64 - 1, 2**64 - 1),
+        (2**63, 0, 0, 0),
+        (0, 2**62, 0, 0),
+        (0, 0, 2**60, 0),
+        (0, 0, 0, 2**61),
+        (TEXT, IDS, 2**60 + SEAMS, EDGES),  # in 64 bits the sum would be right
+        (TEXT, 2**62 + IDS, SEAMS, EDGES),
+        (TEXT, IDS, SEAMS, 2**61 + EDGES),
+        (TEXT + 1, IDS, SEAMS, EDGES),
+        (TEXT, IDS - 1, SEAMS, EDGES),
+        (TEXT, IDS, SEAMS + 1, EDGES),
+        (TEXT, IDS, SEAMS, EDGES - 1),
+        (0, 0, 0, 0),
     ],
 )
-def test_lengths_that_do_not_add_up_are_refused(lengths: tuple[int, int, int]) -> None:
+def test_lengths_that_do_not_add_up_are_refused(lengths: tuple[int, int, int, int]) -> None:
     with pytest.raises(StateMismatch, match="damaged or cut off"):
         unpack(with_lengths(*lengths), DIGEST)
 
@@ -161,11 +174,11 @@ def test_without_any_seam_a_state_is_refused() -> None:
         (MAGIC, "too few"),
         (sealed(b"{" * 200), "something else than the state of a session"),
         (
-            sealed(HEADER.pack(MAGIC, VERSION + 1, bytes(32), LIBRARY, 0, 0, 0)),
-            "has version 4, and this library reads version 3",
+            sealed(HEADER.pack(MAGIC, VERSION + 1, bytes(32), LIBRARY, 0, 0, 0, 0)),
+            "has version 5, and this library reads version 4",
         ),
         (
-            sealed(HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), b"0.1", 0, 0, 0)),
+            sealed(HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), b"0.1", 0, 0, 0, 0)),
             r"was made with tokenizers 0\.1, and this is",
         ),
         (PACKED[:-1] + bytes([PACKED[-1] ^ 1]), "its checksum is another"),
@@ -183,6 +196,11 @@ def test_without_any_seam_a_state_is_refused() -> None:
         (pack(state_of("text", [1], [0, 1], [0, -1]), DIGEST), "counts of the state descend"),
         (pack(state_of("text", [1], [0, 1, 2], [0, 2**63 - 1, -(2**63)]), DIGEST), "counts of the state descend"),
         (pack(state_of("text", [1], [0, 1], [0, 2]), DIGEST), "outside its 1 ids"),
+        (pack(state_of("text", [1], untrusted=[1]), DIGEST), "do not ascend in pairs"),
+        (pack(state_of("text", [1], untrusted=[1, 1]), DIGEST), "do not ascend in pairs"),
+        (pack(state_of("text", [1], untrusted=[2, 1]), DIGEST), "do not ascend in pairs"),
+        (pack(state_of("text", [1], untrusted=[-1, 1]), DIGEST), "spans of the state lie outside its 4 characters"),
+        (pack(state_of("text", [1], untrusted=[1, 5]), DIGEST), "spans of the state lie outside its 4 characters"),
     ],
 )
 def test_each_defect_has_its_own_message(data: Any, message: str) -> None:
@@ -203,14 +221,16 @@ def refused_or_valid(data: bytes) -> None:
     assert state.counts[-1] <= len(state.ids)
 
 
-@given(st.tuples(*[st.integers(0, 40) | st.integers(0, 2**64 - 1)] * 3))
-def test_whatever_the_lengths_nothing_else_is_raised(lengths: tuple[int, int, int]) -> None:
+@given(st.tuples(*[st.integers(0, 40) | st.integers(0, 2**64 - 1)] * 4))
+def test_whatever_the_lengths_nothing_else_is_raised(lengths: tuple[int, int, int, int]) -> None:
     refused_or_valid(with_lengths(*lengths))
 
 
-@given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 15), st.integers(0, 3))
-def test_whatever_the_content_nothing_else_is_raised(content: bytes, text: int, ids: int, seams: int) -> None:
-    header = HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), LIBRARY, text, ids, seams)
+@given(st.binary(max_size=60), st.integers(0, 60), st.integers(0, 15), *[st.integers(0, 3)] * 2)
+def test_whatever_the_content_nothing_else_is_raised(
+    content: bytes, text: int, ids: int, seams: int, edges: int
+) -> None:
+    header = HEADER.pack(MAGIC, VERSION, bytes.fromhex(DIGEST), LIBRARY, text, ids, seams, edges)
     refused_or_valid(content)
     refused_or_valid(sealed(header + content))
     refused_or_valid(sealed(header + content.ljust(text + 4 * ids + 16 * seams, b"\0")[: text + 4 * ids + 16 * seams]))

@@ -78,6 +78,13 @@ class EngineFailure(ToktierError, RuntimeError):
     """An engine that could not encode a text, such as one on which a pattern backtracks beyond the library's limit."""
 
 
+class Unprotectable(ToktierError, ValueError):
+    """A tokenizer whose special tokens cannot be told apart by who wrote them, so that nothing is taken for untrusted.
+
+    Without ``special="text"`` and ``untrusted=`` it works like any other.
+    """
+
+
 class SessionInUse(ToktierError, RuntimeError):
     """A session that one thread works on was called by another: use a fork each, or a :class:`toktier.SessionStore`."""
 

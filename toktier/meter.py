@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 from attrs import frozen
 
 from toktier.engines.base import Engine, Ids
+from toktier.untrusted import Spans
 
 BUCKETS = 36
 """Of a histogram of latencies: bucket k has those below 2**k nanoseconds that no bucket before has; the last one has
@@ -35,7 +36,9 @@ class Watcher(Protocol):
         """
         ...
 
-    def offer(self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids) -> None:
+    def offer(
+        self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids, *, untrusted: Spans = ()
+    ) -> None:
         """An answer that is due; must not take long, nor raise.
 
         Args:
@@ -44,6 +47,7 @@ class Watcher(Protocol):
             size: Characters of the text.
             text: Gives the text, for which it may have to be put together.
             ids: The answer; it never changes.
+            untrusted: The untrusted characters of the text.
         """
         ...
 

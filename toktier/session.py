@@ -11,9 +11,9 @@ import logging
 import operator
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter_ns
-from typing import Any, NoReturn, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, NamedTuple, NoReturn, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from toktier.router import Route
 from toktier.seams import COARSE, Seam, Seams, breaks
 from toktier.state import INSTEAD, State, pack, unpack
 from toktier.tokenizer import Tokenizer
+from toktier.untrusted import Spans, Special, Untrusted, checked_spans, is_text, within
 
 ID = UINT32.itemsize
 """Bytes of an id."""
@@ -41,8 +42,14 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-Change: TypeAlias = tuple[int, int, str]
-"""The characters from the first position to the second become a text."""
+
+class Change(NamedTuple):
+    """The characters from the first position to the second become a text, of which some are untrusted."""
+
+    start: int
+    stop: int
+    text: str
+    untrusted: Spans = ()
 
 
 class Session:
@@ -95,6 +102,8 @@ class Session:
         "_route",
         "_seams",
         "_table",
+        "_tok",
+        "_untrusted",
         "_windows",
     )
 
@@ -105,7 +114,7 @@ class Session:
             raise TypeError(f"engine must be a name or a toktier.engines.base.Engine, not {engine!r}")
         if getattr(engine, "digest", None) not in {None, tok.family.digest}:
             raise ValueError(f"engine {engine!r} is another tokenizer's, and gives other ids than {tok!r}")
-        self._family, self._planner, self._meter = tok.family, tok.planner, tok.meter
+        self._tok, self._family, self._planner, self._meter = tok, tok.family, tok.planner, tok.meter
         self._engine = tok.engine(engine) if isinstance(engine, str) else engine
         self._route = self._engine if isinstance(self._engine, Route) else None
         self._epoch = 0 if self._route is None else self._route.epoch
@@ -114,6 +123,7 @@ class Session:
         self._ids = IdArray()
         self._list: list[int] | None = None
         self._seams = Seams()
+        self._untrusted = Untrusted()
         self._windows: list[tuple[int, int]] = []
         """What was encoded for the operation in progress: first character and length of each stretch."""
         self._last: tuple[str, list[tuple[int, int]], int, int, int, int] | None = None
@@ -145,6 +155,11 @@ class Session:
             self._busy.release()
 
     @property
+    def untrusted(self) -> Spans:
+        """The untrusted characters of the text, as spans ``(start, stop)`` in ascending order."""
+        return self._looked_up(self._untrusted.spans)
+
+    @property
     def ids(self) -> Ids:
         """The ids, a read-only array that never changes; uint32, shape (ids,).
 
@@ -160,8 +175,15 @@ class Session:
     def nbytes(self) -> int:
         """Bytes of text, ids, seams and what keeps them in order. What is shared with a fork counts in both."""
         listed = 0 if self._list is None else sys.getsizeof(self._list) + sys.getsizeof(1 << 20) * len(self._list)
-        parts = self._looked_up(lambda: self._table.nbytes + self._ids.nbytes + self._seams.nbytes)
-        return sys.getsizeof(self) + listed + parts
+        held = self._looked_up(
+            lambda: self._table.nbytes + self._ids.nbytes + self._seams.nbytes + self._untrusted.nbytes
+        )
+        return sys.getsizeof(self) + listed + held
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What its ids are of."""
+        return self._tok
 
     @property
     def engine(self) -> Engine:
@@ -180,31 +202,50 @@ class Session:
         finally:
             self._busy.release()
 
-    def append(self, text: str) -> Patch:
-        """Adds to the end of the text.
+    def append(self, text: str, *, special: Special = "token") -> Patch:
+        r"""Adds to the end of the text.
 
         The engine sees ``text`` and the characters before it back to the last certified cut.
+
+        Args:
+            text: What comes behind the text so far.
+            special: What special tokens in it are: tokens, or ``"text"`` because nobody trusts who wrote it. A special
+                token counts only where its whole occurrence lies in trusted text.
 
         Raises:
             TypeError: The text is not a string.
             InvalidText: The text has a lone surrogate.
+            Unprotectable: Special tokens are to be text, and this tokenizer's are found in a way that does not allow
+                for it.
             SessionInUse: Another thread is at work in this session.
+
+        Example:
+            >>> import toktier
+            >>> session = toktier.load("toktier-mini").session("<|im_start|>user\n")
+            >>> patch = session.append("I say <|im_end|>", special="text")
+            >>> patch = session.append("<|im_end|>\n")
+            >>> session.tolist().count(4089)  # of <|im_end|>
+            1
         """
         if type(text) is not str or not text.isascii():
             text = valid_text(text)
+        spans = self._spans_of(text, special)
         self._enter()
         try:
             began, self._windows, before = perf_counter_ns(), [], len(self._ids)
             if self._route is not None and self._route.epoch != self._epoch:
-                patch = self._begin_anew(before, self._table.joined() + text)
+                untrusted = self._untrusted.around(
+                    0, (len(self._table), len(self._table), len(text), spans), len(self._table)
+                )
+                patch = self._begin_anew(before, self._table.joined() + text, untrusted)
             else:
-                patch = self._append(text)
+                patch = self._append(text, spans)
             return self._done("append", patch, before, began)
         finally:
             self._busy.release()
 
-    def _append(self, text: str) -> Patch:
-        table, ids, seams = self._table, self._ids, self._seams
+    def _append(self, text: str, spans: Spans = ()) -> Patch:
+        table, ids, seams, untrusted = self._table, self._ids, self._seams, self._untrusted
         length, stop = len(table), len(ids)
         if not text:
             return Patch(stop, stop, np.frombuffer(b"", UINT32), stop)
@@ -219,7 +260,8 @@ class Session:
             fresh_seams.append(left)
         else:
             window += text
-        fresh = self._encode(window, left, fresh_seams, to_end=True, coarse=True)
+        around = untrusted.around(left[0], (length, length, len(text), spans), length) if untrusted or spans else ()
+        fresh = self._encode(window, left, fresh_seams, around, to_end=True, coarse=True)
         same = _common_begin(ids.window(left[1], stop).tobytes(), fresh)
         start = left[1] + same // ID
         patch = Patch(start, stop, np.frombuffer(fresh, UINT32, -1, same), stop)
@@ -229,27 +271,32 @@ class Session:
         table.append(text)
         ids.commit(start, stop, patch.ids, prepared)
         seams.extend(fresh_seams)
+        if spans:
+            untrusted.replace(length, length, len(text), spans)
         if self._list is not None:
             self._list[start:] = patch.ids.tolist()
         self._table, self._ids, self._seams = table, ids, seams
         return patch
 
-    def edit(self, start: SupportsIndex, stop: SupportsIndex, text: str) -> Patch:
+    def edit(self, start: SupportsIndex, stop: SupportsIndex, text: str, *, special: Special = "token") -> Patch:
         """Replaces the characters from ``start`` to ``stop``.
 
         Args:
             start: Position of the first character to replace, ``0 <= start <= stop``.
             stop: Position after the last one, ``stop <= len(session.text)``; equal to ``start`` for an insertion.
             text: What stands there afterwards.
+            special: As for :meth:`append`. What stays as it is stays as trusted as it is.
 
         Raises:
             IndexError: A position is out of range; negative ones do not count from the end.
             TypeError: The text is not a string, or a position is not an integer.
             InvalidText: The text has a lone surrogate.
+            Unprotectable: As for :meth:`append`.
             SessionInUse: Another thread is at work in this session.
         """
         text = valid_text(text)
         start, stop = operator.index(start), operator.index(stop)
+        spans = self._spans_of(text, special)
         self._enter()
         try:
             began, self._windows, before = perf_counter_ns(), [], len(self._ids)
@@ -259,64 +306,99 @@ class Session:
                 )
             if self._is_stale:
                 old = self._table.joined()
-                patch = self._begin_anew(before, old[:start] + text + old[stop:])
+                untrusted = self._untrusted.around(0, (start, stop, len(text), spans), len(old))
+                patch = self._begin_anew(before, old[:start] + text + old[stop:], untrusted)
             else:
-                patch = self._splice(start, stop, text)
+                patch = self._splice(start, stop, text, spans)
             return self._done("edit", patch, before, began)
         finally:
             self._busy.release()
 
-    def update(self, full_text: str) -> Patch:
+    def update(self, full_text: str, *, untrusted: Iterable[Sequence[int]] = ()) -> Patch:
         """Makes ``full_text`` the text, whatever changed: finds that out itself.
 
         For front ends that render the whole transcript on every call, and drop reasoning from old turns, shorten
         old tool results or replace the generation prompt on the way. What is encoded is what changed, in however many
         places; the patch is one all the same, from the first of them to the last.
 
+        Args:
+            full_text: The whole text.
+            untrusted: Spans ``(start, stop)`` of its characters that may be no part of a special token; all others are
+                trusted, whatever they were before.
+
         Raises:
-            TypeError: The text is not a string.
+            TypeError: The text is not a string, or the spans are none.
+            IndexError: A span does not lie in the text.
             InvalidText: The text has a lone surrogate.
+            Unprotectable: As for :meth:`append`.
             SessionInUse: Another thread is at work in this session.
         """
         if type(full_text) is not str:
             full_text = valid_text(full_text)
+        spans = self._checked_spans(untrusted, len(full_text))
         self._enter()
         try:
             began = perf_counter_ns()
-            return self._change(self._changes(full_text), full_text, began)
+            return self._change(self._changes(full_text, spans), full_text, spans, began)
         finally:
             self._busy.release()
 
-    def _changes(self, full_text: str) -> list[Change]:
+    def _spans_of(self, text: str, special: Special) -> Spans:
+        if special == "token" or not is_text(special):
+            return ()
+        return self._checked_spans([(0, len(text))], len(text))
+
+    def _checked_spans(self, untrusted: Iterable[Sequence[int]], length: int) -> Spans:
+        spans = checked_spans(untrusted, length)
+        if spans:
+            _ = self._tok.protection  # raises where there can be none, before anything has changed
+        return spans
+
+    def _changes(self, full_text: str, spans: Spans) -> list[Change]:
         """What makes a text of this one, as edits in ascending order; they are valid."""
         found: list[Hunk] = []
-        for hunk in hunks(self._table, full_text):
+        for hunk in self._differing(hunks(self._table, full_text), full_text, spans):
             # Without a seam between two of them they would be encoded together, twice.
             if found and self._seams.find(found[-1].stop + 1) == self._seams.find(hunk.start):
                 hunk = Hunk(found[-1].start, hunk.stop, found.pop().begin, hunk.end)  # noqa: PLW2901
             found.append(hunk)
-        return [(h.start, h.stop, valid_text(full_text[h.begin : h.end], before=h.begin)) for h in found]
+        return [self._change_of(hunk, full_text, spans) for hunk in found]
 
-    def _small_changes(self, full_text: str, most: int) -> list[Change] | None:
+    def _differing(self, found: list[Hunk], full_text: str, spans: Spans) -> list[Hunk]:
+        """The hunks of a text, with what is the same and is trusted in another way."""
+        if not spans and not self._untrusted:
+            return found
+        return self._untrusted.differing(spans, found, len(self._table), len(full_text))
+
+    @staticmethod
+    def _change_of(hunk: Hunk, full_text: str, spans: Spans) -> Change:
+        text = valid_text(full_text[hunk.begin : hunk.end], before=hunk.begin)
+        return Change(hunk.start, hunk.stop, text, within(spans, hunk.begin, hunk.end) if spans else ())
+
+    def _small_changes(self, full_text: str, spans: Spans, most: int) -> list[Change] | None:
         """The same, if there is at most one change and few characters would be encoded for it; None if that is more."""
         if self._is_stale:
             return None
-        hunk = single_hunk(self._table, full_text)
-        if hunk is None:
+        single = single_hunk(self._table, full_text)
+        found = self._differing([] if single is None else [single], full_text, spans)
+        if not found:
             return []
+        hunk = found[0]
+        if len(found) > 1:
+            return None
         positions = self._seams
         left = positions[max(positions.find(hunk.start) - 1, 0)][0]
         behind = positions.find(hunk.stop + 1)
         right = positions[behind][0] if behind < len(positions) else len(self._table)
         if hunk.end - hunk.begin + right - left > most:
             return None
-        return [(hunk.start, hunk.stop, valid_text(full_text[hunk.begin : hunk.end], before=hunk.begin))]
+        return [self._change_of(hunk, full_text, spans)]
 
-    def _change(self, changes: list[Change], full_text: str, began: int) -> Patch:
-        """Makes changes, which give a full text, as an update that began at a time in nanoseconds."""
+    def _change(self, changes: list[Change], full_text: str, spans: Spans, began: int) -> Patch:
+        """Makes changes, which give a text with untrusted spans, as an update that began at a time in nanoseconds."""
         self._windows, before = [], len(self._ids)
         if self._is_stale:
-            patch = self._begin_anew(before, full_text)
+            patch = self._begin_anew(before, full_text, spans)
         elif len(changes) > 1:
             patch = self._splice_all(changes)
         else:
@@ -347,7 +429,12 @@ class Session:
         fallback = None if self._family.reason is None else f"no certified cuts: {self._family.reason}"
         if self._route is not None and len(windows) == 1 and fallback is None:
             start, size = windows[0]
-            fallback = self._route.fallback(self._table.slice(start, min(start + size, len(self._table))))
+            stop = min(start + size, len(self._table))
+            window, spans = self._table.slice(start, stop), self._untrusted.within(start, stop)
+            if spans and self._tok.protection.is_forged(window, spans):
+                fallback = "the reference in its place, around special tokens in untrusted text"
+            else:
+                fallback = self._route.fallback(window)
         return explained(step, len(self._table), self._engine.name, fallback)
 
     def to_bytes(self) -> bytes:
@@ -366,9 +453,10 @@ class Session:
             if self._is_stale:
                 # The patch that replaces all ids is for the next operation to return: this session stays as it is.
                 packed = self._forked()
-                packed._begin_anew(0, self._table.joined())
-            ids = packed._ids.window(0, len(packed._ids))
-            return pack(State(packed._table.joined(), ids, *packed._seams.arrays()), self._family.digest)
+                packed._begin_anew(0, self._table.joined(), self._untrusted.spans())
+            ids, seams = packed._ids.window(0, len(packed._ids)), packed._seams.arrays()
+            state = State(packed._table.joined(), ids, *seams, packed._untrusted.array())
+            return pack(state, self._family.digest)
         finally:
             self._busy.release()
 
@@ -392,6 +480,7 @@ class Session:
         session._table.replace_source(state.text)
         session._ids.splice(0, 0, state.ids)
         session._seams = Seams.of(state.positions, state.counts)
+        session._untrusted = Untrusted.of(state.untrusted)
         # Of another version of this library, which knew another relation, they need not be certified.
         for position in state.positions[1:].tolist():
             if position < len(state.text) and not tok.family.is_cut(state.text, position, continuation=True):
@@ -408,7 +497,8 @@ class Session:
 
     def _forked(self) -> Session:
         other = object.__new__(Session)
-        other._family, other._planner, other._engine = self._family, self._planner, self._engine
+        other._tok, other._family, other._planner = self._tok, self._family, self._planner
+        other._engine, other._untrusted = self._engine, self._untrusted.copy()
         other._meter, other._route, other._epoch = self._meter, self._route, self._epoch
         other._busy, other._windows, other._last = threading.Lock(), [], self._last
         other._table, other._ids, other._seams = self._table.copy(), self._ids.fork(), self._seams.copy()
@@ -421,12 +511,12 @@ class Session:
     def __deepcopy__(self, memo: object) -> Session:
         return self.fork()
 
-    def _splice(self, start: int, stop: int, text: str) -> Patch:
+    def _splice(self, start: int, stop: int, text: str, spans: Spans = ()) -> Patch:
         """Replaces characters. As in an append, everything is computed before anything changes."""
-        table, ids, seams = self._table, self._ids, self._seams
+        table, ids, seams, untrusted = self._table, self._ids, self._seams, self._untrusted
         length, last = len(table), len(seams)
         if start == length or (start == stop and not text):
-            return self._append(text)
+            return self._append(text, spans)
         shift = len(text) - (stop - start)
         before = table[start - 1] if start else ""
         after = table[stop] if stop < length else ""
@@ -450,7 +540,9 @@ class Session:
         # What stands between the two now, encoded.
         window = table.slice(left[0], start) + text + table.slice(stop, right[0])
         fresh_seams: list[Seam] = []
-        encoded = self._encode(window, left, fresh_seams, to_end=right[0] == length, coarse=len(text) > COARSE)
+        change = start, stop, len(text), spans
+        around = untrusted.around(left[0], change, right[0]) if untrusted or spans else ()
+        encoded = self._encode(window, left, fresh_seams, around, to_end=right[0] == length, coarse=len(text) > COARSE)
         old, fresh = ids.window(left[1], right[1]), np.frombuffer(encoded, UINT32)
         head = _common_begin(old.tobytes(), encoded) // ID
         tail = _common_begin(old[head:][::-1].tobytes(), fresh[head:][::-1].tobytes()) // ID
@@ -464,6 +556,7 @@ class Session:
         ids.commit(patch.start, patch.stop, patch.ids, prepared)
         # When nothing is left between the two seams, they are one.
         seams.replace(kept, rest + (not window), fresh_seams, shift, ids_shift)
+        untrusted.replace(*change)
         if self._list is not None:
             self._list[patch.start : patch.stop] = patch.ids.tolist()
         self._table, self._ids, self._seams = table, ids, seams
@@ -490,24 +583,30 @@ class Session:
         self._replace_by(draft)
         return Patch(start, length - same_at_end, np.frombuffer(fresh, UINT32), length)
 
-    def _begin_anew(self, before: int, text: str) -> Patch:
+    def _begin_anew(self, before: int, text: str, spans: Spans) -> Patch:
         """Makes something the text and encodes all of it, since an engine that was trusted before is trusted no more.
 
         Args:
             before: How many ids there were before the operation, all of which the patch replaces.
             text: The text.
+            spans: Its untrusted characters.
         """
         assert self._route is not None
         draft, epoch = self._forked(), self._route.epoch
         draft._table, draft._ids, draft._seams, draft._list = PieceTable(), IdArray(), Seams(), None
-        draft._append(text)
+        draft._untrusted = Untrusted()
+        draft._append(text, spans)
         self._replace_by(draft)
         self._epoch = epoch
         return Patch(0, before, np.frombuffer(self._ids.window(0, len(self._ids)).tobytes(), UINT32), before)
 
     def _encoded_anew(self) -> Ids:
         """The ids for whoever reads them before the next operation, which is the one that says what changed."""
-        ids = checked(self._engine, self._planner.encode(self._table.joined(), self._engine))
+        text, spans = self._table.joined(), self._untrusted.spans()
+        if spans:
+            ids = self._tok.protection.encode(text, spans, self._engine)
+        else:
+            ids = checked(self._engine, self._planner.encode(text, self._engine))
         return np.frombuffer(ids.tobytes(), UINT32)  # nobody can write to it, whatever the engine does with its own
 
     def _replace_by(self, draft: Session) -> None:
@@ -515,6 +614,7 @@ class Session:
         self._table = self._ids = self._seams = TORN
         self._list = listed
         self._windows += draft._windows
+        self._untrusted = draft._untrusted
         self._table, self._ids, self._seams = draft._table, draft._ids, draft._seams
 
     def _looked_up(self, look: Callable[[], T]) -> T:
@@ -536,7 +636,7 @@ class Session:
         """Ends an operation: looks whether the engine is trusted still, and takes note."""
         if self._route is not None and self._route.epoch != self._epoch:
             try:
-                patch = self._begin_anew(before, self._table.joined())
+                patch = self._begin_anew(before, self._table.joined(), self._untrusted.spans())
             except BaseException as error:
                 if not contained(error):
                     raise
@@ -553,7 +653,8 @@ class Session:
         meter.count(call, self._engine.name, length, encoded, took)
         watcher = meter.watcher
         if watcher is not None and watcher.is_due(length):
-            watcher.offer(call, self._engine, length, self._table.copy().joined, self._ids.view())
+            text, spans = self._table.copy().joined, self._untrusted.spans()
+            watcher.offer(call, self._engine, length, text, self._ids.view(), untrusted=spans)
         return patch
 
     @property
@@ -570,7 +671,9 @@ class Session:
     def _is_torn(self) -> bool:
         return self._table is TORN
 
-    def _encode(self, window: str, left: Seam, fresh_seams: list[Seam], *, to_end: bool, coarse: bool) -> bytes:
+    def _encode(
+        self, window: str, left: Seam, fresh_seams: list[Seam], untrusted: Spans, *, to_end: bool, coarse: bool
+    ) -> bytes:
         """The ids of a window of the text that begins at a seam; the seams inside it are added to a list.
 
         Returns:
@@ -581,7 +684,11 @@ class Session:
         self._windows.append((before, len(window)))
         cuts = breaks(self._planner, window, to_end=to_end, coarse=coarse)
         texts = parts(window, cuts)
-        encoded: Any = self._planner.encode_parts(texts, engine, continuation=before > 0)  # which may be anybody's
+        encoded: Any  # by an engine that may be anybody's
+        if untrusted and self._tok.protection.is_forged(window, untrusted):
+            encoded = self._tok.protection.encode_parts(texts, untrusted, engine, continuation=before > 0)
+        else:
+            encoded = self._planner.encode_parts(texts, engine, continuation=before > 0)
         if len(encoded) != len(texts):
             raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(texts)} texts")
         for k, part in enumerate(encoded):

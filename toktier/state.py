@@ -14,10 +14,10 @@ from attrs import field, frozen
 from toktier.errors import StateMismatch
 
 MAGIC = b"toktier session\n"
-VERSION = 3
-HEADER = struct.Struct("<16sI32s64sQQQ")
-"""Magic, version, digest of the family, versions of the reference libraries, and how many bytes of text, ids and seams
-follow."""
+VERSION = 4
+HEADER = struct.Struct("<16sI32s64sQQQQ")
+"""Magic, version, digest of the family, versions of the reference libraries, and how many bytes of text, ids, seams and
+edges of untrusted text follow."""
 LIBRARY = f"{tokenizers.__version__}, tiktoken {tiktoken.__version__}".encode()[:64]
 """Ids of another version of the reference are not those of this one: they follow different versions of Unicode."""
 CHECKSUM = 16
@@ -35,12 +35,14 @@ class State:
         ids: The ids of that; uint32, shape (ids,).
         positions: The seams, in characters from the begin of the text, ascending from 0; int64, shape (seams,).
         counts: How many ids are left of each; int64, shape (seams,).
+        untrusted: Where untrusted characters begin and end, by turns; ascending, int64, shape (2 * spans,).
     """
 
     text: str = field(repr=lambda text: f"<{len(text)} characters>")
     ids: npt.NDArray[np.uint32]
     positions: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]
+    untrusted: npt.NDArray[np.int64] = field(factory=lambda: np.zeros(0, np.int64))
 
 
 def pack(state: State, digest: str) -> bytes:
@@ -57,9 +59,16 @@ def pack(state: State, digest: str) -> bytes:
     """
     text = state.text.encode()
     header = HEADER.pack(
-        MAGIC, VERSION, bytes.fromhex(digest), LIBRARY, len(text), len(state.ids), len(state.positions)
+        MAGIC,
+        VERSION,
+        bytes.fromhex(digest),
+        LIBRARY,
+        len(text),
+        len(state.ids),
+        len(state.positions),
+        len(state.untrusted),
     )
-    arrays = state.ids, state.positions, state.counts
+    arrays = state.ids, state.positions, state.counts, state.untrusted
     columns = [np.asarray(array, kind).tobytes() for array, kind in zip(arrays, COLUMNS, strict=True)]
     content = b"".join([header, text, *columns])
     return content + _checksum(content)
@@ -81,12 +90,12 @@ def unpack(data: bytes | bytearray | memoryview, digest: str) -> State:
     view = memoryview(data if isinstance(data, bytes) else bytes(data))
     if len(view) < HEADER.size + CHECKSUM:
         raise StateMismatch(f"{len(view)} bytes are too few for the state of a session; {INSTEAD}")
-    magic, version, family, library, text_bytes, ids, seams = HEADER.unpack_from(view)
+    magic, version, family, library, text_bytes, ids, seams, edges = HEADER.unpack_from(view)
     if magic != MAGIC:
         raise StateMismatch(f"this is something else than the state of a session, it begins with {magic!r}; {INSTEAD}")
     if version != VERSION:
         raise StateMismatch(f"the state has version {version}, and this library reads version {VERSION}; {INSTEAD}")
-    size = HEADER.size + text_bytes + 4 * ids + 16 * seams + CHECKSUM
+    size = HEADER.size + text_bytes + 4 * ids + 16 * seams + 8 * edges + CHECKSUM
     if len(view) != size:
         raise StateMismatch(f"the state is damaged or cut off (it has {len(view)} bytes, not {size}); {INSTEAD}")
     content = view[:-CHECKSUM]
@@ -98,7 +107,7 @@ def unpack(data: bytes | bytearray | memoryview, digest: str) -> State:
         theirs, ours = (name.rstrip(b"\0").decode("ascii", "replace") for name in (library, LIBRARY))
         raise StateMismatch(f"the state was made with tokenizers {theirs}, and this is {ours}; {INSTEAD}")
     at, columns = HEADER.size + text_bytes, []
-    for kind, length in zip(COLUMNS, (ids, seams, seams), strict=True):
+    for kind, length in zip(COLUMNS, (ids, seams, seams, edges), strict=True):
         columns.append(np.frombuffer(content, kind, length, at).astype(kind.newbyteorder("=")))
         at += columns[-1].nbytes
     try:
@@ -110,7 +119,7 @@ def unpack(data: bytes | bytearray | memoryview, digest: str) -> State:
     return state
 
 
-COLUMNS = tuple(map(np.dtype, ("<u4", "<i8", "<i8")))
+COLUMNS = tuple(map(np.dtype, ("<u4", "<i8", "<i8", "<i8")))
 
 
 def _defect(state: State) -> str | None:
@@ -127,6 +136,11 @@ def _defect(state: State) -> str | None:
         return "the id counts of the state descend"
     if counts[-1] > len(state.ids):
         return f"the id counts of the state lie outside its {len(state.ids)} ids"
+    edges = state.untrusted
+    if len(edges) % 2 or not (edges[1:] > edges[:-1]).all():
+        return "the untrusted spans of the state do not ascend in pairs"
+    if len(edges) and not 0 <= edges[0] < edges[-1] <= len(state.text):
+        return f"the untrusted spans of the state lie outside its {len(state.text)} characters"
     return None
 
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter_ns
 from types import TracebackType
@@ -34,6 +34,7 @@ from toktier.saver import Saver
 from toktier.session import Change, Session
 from toktier.shelf import Entry, Key, Shelf, Usage, trying
 from toktier.tokenizer import Tokenizer
+from toktier.untrusted import Spans, checked_spans
 
 SHORT_SHARE = 16
 """What part of its bytes a store may use for texts that are too short to be looked for by their prefixes."""
@@ -109,8 +110,8 @@ class SessionStore:
         self._saver = None if path is None else Saver(path, tok.family.digest)
         # What is too short for the shelf has a place of its own, out of the same budget.
         self._shelf = Shelf(max_bytes - max_bytes // SHORT_SHARE, ttl, self._save)
-        self._short: OrderedDict[tuple[str, str], tuple[bytes, float]] = OrderedDict()
-        """The ids of short texts, by salt and text, and when they were last asked for."""
+        self._short: OrderedDict[tuple[str, str, Spans], tuple[bytes, float]] = OrderedDict()
+        """The ids of short texts, by salt, text and what of it is untrusted, and when they were last asked for."""
         self._short_bytes, self._trusted = 0, self._demotions()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
@@ -122,6 +123,11 @@ class SessionStore:
         self._closed = False
         if self._saver is not None:
             self._saver.look_after(self._shelf)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What its sessions are of."""
+        return self._tok
 
     def __len__(self) -> int:
         """The number of sessions in memory."""
@@ -136,13 +142,23 @@ class SessionStore:
         return f"<toktier.SessionStore {usage.sessions:,} sessions, {usage.nbytes:,} of {self._max_bytes:,} bytes>"
 
     @overload
-    def encode(self, text: str, *, session: str | None = None, salt: str = "") -> Ids: ...
+    def encode(
+        self, text: str, *, session: str | None = None, salt: str = "", untrusted: Iterable[Sequence[int]] = ()
+    ) -> Ids: ...
 
     @overload
-    def encode(self, text: str, *, session: str, salt: str = "", patch: bool) -> tuple[Ids, Patch]: ...
+    def encode(
+        self, text: str, *, session: str, salt: str = "", untrusted: Iterable[Sequence[int]] = (), patch: bool
+    ) -> tuple[Ids, Patch]: ...
 
     def encode(
-        self, text: str, *, session: str | None = None, salt: str = "", patch: bool = False
+        self,
+        text: str,
+        *,
+        session: str | None = None,
+        salt: str = "",
+        untrusted: Iterable[Sequence[int]] = (),
+        patch: bool = False,
     ) -> Ids | tuple[Ids, Patch]:
         """The ids of a text, by way of the session that has most of it already.
 
@@ -151,6 +167,8 @@ class SessionStore:
             session: The name of the session that it continues. Without one, the stored text that has the longest
                 prefix in common with it is looked for.
             salt: Separates tenants: what was stored under one salt is never found through another.
+            untrusted: Spans ``(start, stop)`` of characters that may be no part of a special token: where one stands
+                there, it is text. All others are trusted.
             patch: Whether to return the patch as well, which says what changed since the last call for this session,
                 also if nobody waited for what that returned.
 
@@ -162,40 +180,53 @@ class SessionStore:
         Raises:
             TypeError: An argument is of another type, or a patch is asked for without a session.
             ValueError: The name of the session is empty.
+            IndexError: An untrusted span does not lie in the text.
+            Unprotectable: There are untrusted characters, and special tokens of this tokenizer are found in a way that
+                cannot heed them.
             InvalidText: The text has a lone surrogate; nothing has changed.
             RuntimeError: The store is closed.
         """
-        text = self._checked(text, session, salt, patch=patch)
+        text, spans = self._checked(text, session, salt, patch=patch), self._spans(untrusted, text)
         if session is None:
-            return self._by_content(text, salt)
+            return self._by_content(text, salt, spans)
         with self._shelf.using(Key(salt, session)) as entry, entry.lock:
-            done = self._bring(entry, text, "session")
+            done = self._bring(entry, text, spans, "session")
         return done if patch else done[0]
 
     @overload
-    async def encode_async(self, text: str, *, session: str | None = None, salt: str = "") -> Ids: ...
+    async def encode_async(
+        self, text: str, *, session: str | None = None, salt: str = "", untrusted: Iterable[Sequence[int]] = ()
+    ) -> Ids: ...
 
     @overload
-    async def encode_async(self, text: str, *, session: str, salt: str = "", patch: bool) -> tuple[Ids, Patch]: ...
+    async def encode_async(
+        self, text: str, *, session: str, salt: str = "", untrusted: Iterable[Sequence[int]] = (), patch: bool
+    ) -> tuple[Ids, Patch]: ...
 
     async def encode_async(
-        self, text: str, *, session: str | None = None, salt: str = "", patch: bool = False
+        self,
+        text: str,
+        *,
+        session: str | None = None,
+        salt: str = "",
+        untrusted: Iterable[Sequence[int]] = (),
+        patch: bool = False,
     ) -> Ids | tuple[Ids, Patch]:
         """The same as :meth:`encode`, for an event loop.
 
         What changes no more than some thousand characters of a session in memory is done at once: another thread would
         take longer to be woken. Everything else is done by another thread, and awaited.
         """
-        text = self._checked(text, session, salt, patch=patch)
+        text, spans = self._checked(text, session, salt, patch=patch), self._spans(untrusted, text)
         if session is None:
-            if len(text) < SHORTEST and (known := self._remembered(text, salt)) is not None:
+            if len(text) < SHORTEST and (known := self._remembered(text, salt, spans)) is not None:
                 return known
-            return cast(Ids, await self._elsewhere(functools.partial(self.encode, text, salt=salt)))
+            return cast(Ids, await self._elsewhere(functools.partial(self.encode, text, salt=salt, untrusted=spans)))
         key = Key(salt, session)
-        if (done := self._at_once(key, text)) is not None:
+        if (done := self._at_once(key, text, spans)) is not None:
             return done if patch else done[0]
         call: Callable[[], Ids | tuple[Ids, Patch]]
-        call = functools.partial(self.encode, text, session=session, salt=salt, patch=patch)
+        call = functools.partial(self.encode, text, session=session, salt=salt, untrusted=spans, patch=patch)
         # One thread at most for one session, so that the others' calls find threads that are free.
         loop = asyncio.get_running_loop()
         if loop not in self._turns:
@@ -343,7 +374,7 @@ class SessionStore:
     ) -> None:
         self.close()
 
-    def _at_once(self, key: Key, text: str) -> tuple[Ids, Patch] | None:
+    def _at_once(self, key: Key, text: str, spans: Spans) -> tuple[Ids, Patch] | None:
         """What :meth:`encode` returns, if that is a matter of microseconds."""
         began = perf_counter_ns()
         with self._shelf.using(key, sweep=False) as entry, trying(entry.lock) as is_free:
@@ -353,8 +384,8 @@ class SessionStore:
             # The length alone shows most of what is too much, before any comparison.
             if abs(len(text) - len(session._table)) > INLINE:
                 return None
-            changes = session._small_changes(text, INLINE)
-            done = None if changes is None else self._change(entry, changes, text, began, "session")
+            changes = session._small_changes(text, spans, INLINE)
+            done = None if changes is None else self._change(entry, changes, text, spans, began, kind="session")
         self._tidy()
         return done
 
@@ -366,37 +397,39 @@ class SessionStore:
             else:
                 self._saver.wake()
 
-    def _bring(self, entry: Entry, text: str, kind: str) -> tuple[Ids, Patch]:
+    def _bring(self, entry: Entry, text: str, spans: Spans, kind: str) -> tuple[Ids, Patch]:
         """Brings a session to a text. The caller holds its lock."""
         began = perf_counter_ns()
         if entry.session is not None and entry.session._is_left_behind:
             self._shelf.clear(entry)
         if entry.session is not None:
-            return self._change(entry, entry.session._changes(text), text, began, kind)
+            return self._change(entry, entry.session._changes(text, spans), text, spans, began, kind=kind)
         session, met = self._resumed(entry.key), "resumed"
         if session is None:
             session, met = self._forked(text, entry.key.salt), "shared"
         if session is None:
-            session, met = Session(self._tok, text, engine=self._engine), "started"
-        else:
-            session.update(text)
+            session, met = Session(self._tok, "" if spans else text, engine=self._engine), "started"
+        if spans or met != "started":
+            session.update(text, untrusted=spans)
         entry.session, entry.met = session, met
         self._note(entry, kind, 0, text)
         ids = session.ids
         return ids, Patch(0, 0, ids, None)
 
-    def _change(self, entry: Entry, changes: list[Change], text: str, began: int, kind: str) -> tuple[Ids, Patch]:
+    def _change(
+        self, entry: Entry, changes: list[Change], text: str, spans: Spans, began: int, *, kind: str
+    ) -> tuple[Ids, Patch]:
         """Makes changes to a session. The caller holds its lock."""
         session = entry.session
         assert session is not None
         try:
-            patch = session._change(changes, text, began)
+            patch = session._change(changes, text, spans, began)
         except BaseException:
             if session._is_torn:
                 self._shelf.clear(entry)  # the next call begins anew
             raise
         entry.met = "continued"
-        self._note(entry, kind, changes[0][0] if changes else len(text), text)
+        self._note(entry, kind, changes[0].start if changes else len(text), text)
         # Those that the patch leads to, also if they are trusted no more in the next moment. If they are not now, the
         # patch is of no use either; the session's next one replaces all ids again.
         ids = session._ids.view()
@@ -410,57 +443,60 @@ class SessionStore:
         self._shelf.count(kind, entry.met)
         self._latest = entry.key
 
-    def _by_content(self, text: str, salt: str) -> Ids:
+    def _by_content(self, text: str, salt: str, spans: Spans) -> Ids:
         """The ids of a text that belongs to no session known by name."""
         if len(text) < SHORTEST:
-            return self._repeated(valid_text(text), salt)
+            return self._repeated(valid_text(text), salt, spans)
         with self._shelf.donor(text, salt) as found:
             if found is not None and isinstance(found[0].key.name, int):
                 donor, common = found
                 with self._shelf.using(donor.key) as entry, trying(entry.lock) as is_free:
                     # What is lost is an end that nobody continued, or that is soon encoded again.
                     if is_free and entry.session is not None and len(entry.session._table) - common <= NEAR:
-                        return self._bring(entry, text, "content")[0]
+                        return self._bring(entry, text, spans, "content")[0]
         with self._shelf.using(Key(salt, next(self._numbers))) as entry, entry.lock:
-            return self._bring(entry, text, "content")[0]
+            return self._bring(entry, text, spans, "content")[0]
 
-    def _repeated(self, text: str, salt: str) -> Ids:
+    def _repeated(self, text: str, salt: str, spans: Spans) -> Ids:
         """The ids of a short text, from the table of those or for it."""
         self._tidy()
-        if (ids := self._remembered(text, salt)) is not None:
+        if (ids := self._remembered(text, salt, spans)) is not None:
             return ids
         engine = self._tok.engine(self._engine) if isinstance(self._engine, str) else self._engine
         began, trusted = perf_counter_ns(), self._demotions()
-        known = checked(engine, engine.encode(text)).tobytes()
+        if spans:
+            known = self._tok.protection.encode(text, spans, engine).tobytes()
+        else:
+            known = checked(engine, engine.encode(text)).tobytes()
         if self._demotions() != trusted:  # meanwhile: the engine is another one now
-            return self._repeated(text, salt)
+            return self._repeated(text, salt, spans)
         ids = np.frombuffer(known, np.uint32)
         took = perf_counter_ns() - began
         self._tok.meter.count("full", engine.name, len(text), len(text), took)
         watcher = self._tok.meter.watcher
         if watcher is not None and watcher.is_due(len(text)):
-            watcher.offer("full", engine, len(text), text.__str__, ids)
+            watcher.offer("full", engine, len(text), text.__str__, ids, untrusted=spans)
         self._shelf.count("text", "started")
         why = f"text started; all of {len(text):,} characters encoded by {engine.name}; {took / 1e6:,.3f} ms"
         self._latest = Explanation(call="full", met="started", characters=len(text), encoded=len(text), why=why)
         with self._lock:
-            if (salt, text) not in self._short and trusted == self._trusted:
-                self._short[salt, text] = known, time.monotonic()
-                self._short_bytes += _short_size(salt, text, known)
+            if (salt, text, spans) not in self._short and trusted == self._trusted:
+                self._short[salt, text, spans] = known, time.monotonic()
+                self._short_bytes += _short_size(salt, text, spans, known)
             while self._short_bytes > self._max_bytes // SHORT_SHARE:
                 self._drop_oldest()
         return ids
 
-    def _remembered(self, text: str, salt: str) -> Ids | None:
+    def _remembered(self, text: str, salt: str, spans: Spans) -> Ids | None:
         """The ids of a short text, if they are in the table."""
         self._look_for_demotions()
         self._expire_short()
         with self._lock:
-            known = self._short.get((salt, text))
+            known = self._short.get((salt, text, spans))
             if known is None:
                 return None
-            self._short[salt, text] = known[0], time.monotonic()
-            self._short.move_to_end((salt, text))
+            self._short[salt, text, spans] = known[0], time.monotonic()
+            self._short.move_to_end((salt, text, spans))
         self._shelf.count("text", "repeated")
         why = f"text repeated; none of {len(text):,} characters encoded"
         self._latest = Explanation(call="full", met="repeated", characters=len(text), encoded=0, why=why)
@@ -487,8 +523,8 @@ class SessionStore:
                 self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        (salt, text), (ids, _) = self._short.popitem(last=False)
-        self._short_bytes -= _short_size(salt, text, ids)
+        (salt, text, spans), (ids, _) = self._short.popitem(last=False)
+        self._short_bytes -= _short_size(salt, text, spans, ids)
 
     def _forked(self, text: str, salt: str) -> Session | None:
         """A session like the stored one that has the longest prefix in common with a text, if there is any."""
@@ -517,6 +553,12 @@ class SessionStore:
         if self._saver is not None:
             self._saver.save(entry, self._shelf)
 
+    def _spans(self, untrusted: Iterable[Sequence[int]], text: str) -> Spans:
+        spans = checked_spans(untrusted, len(text))
+        if spans:
+            _ = self._tok.protection  # raises where there can be none
+        return spans
+
     def _checked(self, text: str, session: object, salt: object, *, patch: bool) -> str:
         if self._closed:
             raise RuntimeError("the store is closed: make a new one, on the same path to go on with what was saved")
@@ -532,5 +574,5 @@ class SessionStore:
         return text if type(text) is str else valid_text(text)
 
 
-def _short_size(salt: str, text: str, ids: bytes) -> int:
-    return 400 + sys.getsizeof(salt) + sys.getsizeof(text) + len(ids)
+def _short_size(salt: str, text: str, spans: Spans, ids: bytes) -> int:
+    return 400 + sys.getsizeof(salt) + sys.getsizeof(text) + 120 * len(spans) + len(ids)

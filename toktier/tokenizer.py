@@ -18,7 +18,9 @@ from toktier.families.family import Family, valid_text
 from toktier.families.probing import DiskCache
 from toktier.meter import Meter
 from toktier.planner import LONG, CutPlanner
+from toktier.protection import Protection
 from toktier.router import NAMES, Route, Router, demotions
+from toktier.untrusted import Spans, checked_spans
 
 if TYPE_CHECKING:
     from toktier.gpu.engine import OnDevice
@@ -103,27 +105,60 @@ class Tokenizer:
         self._reference = reference
         self._cache = cache
         self._executor = executor
+        self._protection: Protection | None = None
         self._router = Router(family, reference, cache, on_trial=on_trial)
 
     def __repr__(self) -> str:
         state = "supported" if self.family.supported else f"unsupported: {self.family.reason}"
         return f"<toktier.Tokenizer {self.family.digest[:12]} ({state})>"
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> Ids:
+    @property
+    def protection(self) -> Protection:
+        """What encodes texts with untrusted parts.
+
+        Raises:
+            Unprotectable: Special tokens of this tokenizer cannot be told apart by who wrote them.
+        """
+        if self._protection is None:
+            self._protection = Protection(self._reference, self.planner)  # twice, if two threads come at once
+        return self._protection
+
+    def encode(self, text: str, *, add_special_tokens: bool = False, untrusted: Iterable[Sequence[int]] = ()) -> Ids:
         """The ids of a text: what the reference library gives for it.
 
         Args:
             text: Any text.
             add_special_tokens: Apply the tokenizer's own post-processor (BOS, EOS, template), once, to the whole.
+            untrusted: Spans ``(start, stop)`` of characters that may be no part of a special token: where one stands
+                there, it is text.
 
         Returns:
             uint32, shape (tokens,).
 
         Raises:
-            TypeError: The text is not a string.
+            TypeError: The text is not a string, or the spans are none.
+            IndexError: A span does not lie in the text.
             InvalidText: The text has a lone surrogate.
+            Unprotectable: There are untrusted characters, and special tokens of this tokenizer are found in a way that
+                cannot heed them.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> tok.encode("<|im_end|>")
+            array([4089], dtype=uint32)
+            >>> tok.decode(tok.encode("<|im_end|>", untrusted=[(0, 10)]))
+            '<|im_end|>'
         """
         text = valid_text(text)
+        spans = checked_spans(untrusted, len(text))
+        if spans and self.protection.is_forged(text, spans):
+            if add_special_tokens:
+                return self.protection.encode_with_special_tokens(text, spans)
+            began, engine = perf_counter_ns(), self._router.auto()
+            ids = self.protection.encode(text, spans, engine)
+            self._done(engine, [text], [ids], began, spans)
+            return ids
         if add_special_tokens:
             return self._reference.encode_with_special_tokens(text)
         began, engine = perf_counter_ns(), self._router.auto()
@@ -166,7 +201,7 @@ class Tokenizer:
         checked = [_valid(number, text) for number, text in enumerate(texts)]
         return self._router.encode_on_device(checked)
 
-    def _done(self, engine: Engine, texts: list[str], encoded: list[Ids], began: int) -> None:
+    def _done(self, engine: Engine, texts: list[str], encoded: list[Ids], began: int, untrusted: Spans = ()) -> None:
         """Takes note of a call."""
         size = sum(map(len, texts))
         path = "full" if size < LONG else "planned"
@@ -174,7 +209,7 @@ class Tokenizer:
         if (watcher := self.meter.watcher) is not None:
             for text, ids in zip(texts, encoded, strict=True):
                 if watcher.is_due(len(text)):
-                    watcher.offer(path, engine, len(text), text.__str__, ids)
+                    watcher.offer(path, engine, len(text), text.__str__, ids, untrusted=untrusted)
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, skip_special_tokens: bool = True) -> str:
         """The text of ids, as the reference decodes them.

@@ -30,6 +30,7 @@ from toktier.engines.base import Engine, Ids, contained
 from toktier.reproduction import Reproduction
 from toktier.router import Route
 from toktier.tokenizer import Tokenizer
+from toktier.untrusted import Spans
 
 WAITING = 64
 """Answers that wait to be looked at, at most."""
@@ -79,6 +80,7 @@ class _Answer(NamedTuple):
     size: int
     text: Callable[[], str]
     ids: Ids
+    untrusted: Spans
 
 
 class ShadowVerifier:
@@ -163,12 +165,14 @@ class ShadowVerifier:
         self._left -= 1
         return self._left <= 0 and self._has_room(size)
 
-    def offer(self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids) -> None:
+    def offer(
+        self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids, *, untrusted: Spans = ()
+    ) -> None:
         """Takes an answer; see :class:`toktier.meter.Watcher`."""
         with self._lock:
             if not self._closed:
                 # What a signal handler raises may come before either: what waits is looked at, counted or not.
-                self._queue.put(_Answer(path, engine, size, text, ids))
+                self._queue.put(_Answer(path, engine, size, text, ids, untrusted))
                 self._taken += 1
                 self._characters += size
 
@@ -248,8 +252,12 @@ class ShadowVerifier:
 
     def _look_at(self, answer: _Answer) -> None:
         text = answer.text()
+        forged = bool(answer.untrusted) and self._tok.protection.is_forged(text, answer.untrusted)
         try:
-            expected = self._reference.encode(text)
+            if forged:
+                expected = self._tok.protection.encode(text, answer.untrusted, self._reference)
+            else:
+                expected = self._reference.encode(text)
         except BaseException as error:
             if not contained(error):
                 raise
@@ -261,9 +269,9 @@ class ShadowVerifier:
             checks = self._checks
             self._checks = evolve(checks, checked=checks.checked + 1, mismatched=checks.mismatched + (not same))
         if not same:
-            self._report(answer, text, expected.tolist())
+            self._report(answer, text, expected.tolist(), forged=forged)
 
-    def _report(self, answer: _Answer, text: str, expected: list[int]) -> None:
+    def _report(self, answer: _Answer, text: str, expected: list[int], *, forged: bool) -> None:
         name, got = answer.engine.name, answer.ids.tolist()
         words = in_words(expected, got)
         is_ours = isinstance(answer.engine, Route) and answer.engine.digest == self._tok.family.digest
@@ -273,7 +281,12 @@ class ShadowVerifier:
         if self._demote and is_ours:
             logger.error("the reference answers in place of %s until Tokenizer.restore(%r)", name, name)
         problem = Problem(1, Kind.ENCODE, words, tuple(expected), tuple(got))
-        found, file = self._reproduction(answer.engine, text, problem), None
+        # A program has no untrusted text: such an answer is kept as it is.
+        if forged:
+            found = not_made_again(self._tok, name, [encode(text)], problem)
+        else:
+            found = self._reproduction(answer.engine, text, problem)
+        file = None
         if self._quarantine is not None:
             try:
                 file = found.save(self._quarantine)

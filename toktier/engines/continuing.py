@@ -50,7 +50,7 @@ def encode_continuing(
     """
     if not family.prefixed:
         return encode(texts)
-    leads = [_lead(family, text) if it else "" for text, it in zip(texts, continuing, strict=True)]
+    leads = [lead_of(family, text) if it else "" for text, it in zip(texts, continuing, strict=True)]
     encoded = encode([lead + text for lead, text in zip(leads, texts, strict=True)])
     if len(encoded) != len(texts):
         raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(texts)} texts")
@@ -58,7 +58,14 @@ def encode_continuing(
     return [ids[sizes[lead] :] for lead, ids in zip(leads, encoded, strict=True)]
 
 
-def _lead(family: Family, text: str) -> str:
+def lead_of(family: Family, text: str) -> str:
+    """What to put before a text that continues another one; empty where that makes no difference.
+
+    Raises:
+        ValueError: There is no certified cut before its first character.
+    """
+    if not family.prefixed:
+        return ""
     lead = family.lead(text)
     if lead is None and text:
         raise ValueError(f"there is no certified cut before {text[0]!r}, so it continues nothing")

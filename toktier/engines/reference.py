@@ -9,7 +9,9 @@ import tokenizers
 
 from toktier.engines.base import Ids, contained
 from toktier.engines.continuing import encode_continuing
+from toktier.engines.special import Aliases, SpecialAsText
 from toktier.errors import EngineFailure
+from toktier.families.definition import Definition
 from toktier.families.family import Family, valid_text
 from toktier.families.probing import DiskCache, Probe
 
@@ -50,6 +52,22 @@ class ReferenceEngine:
         """Where the library is asked what its classes of characters contain."""
         return Probe(cache)
 
+    @property
+    def special_is_text(self) -> bool:
+        """Whether special tokens are text in any text, since the tokenizer was loaded with that setting."""
+        return bool(self.tokenizer.encode_special_tokens)
+
+    def special_as_text(self, definition: Definition) -> SpecialAsText:
+        """What encodes a text in which some special tokens are text.
+
+        Args:
+            definition: What this engine was made from.
+
+        Raises:
+            Unprotectable: Special tokens are found in a way that does not allow for it.
+        """
+        return Aliases(self.tokenizer, definition)
+
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
         """The ids of a text, uint32, shape (tokens,)."""
         return self._batch([text])[0] if not continuation else self.encode_batch([text], continuation=True)[0]
@@ -65,6 +83,25 @@ class ReferenceEngine:
     def encode_with_special_tokens(self, text: str) -> Ids:
         """The ids of a text with what the tokenizer's own post-processor adds, uint32, shape (tokens,)."""
         return self._batch([text], add_special_tokens=True)[0]
+
+    def affixes(self) -> tuple[Ids, Ids]:
+        """What the tokenizer's own post-processor adds before and behind any text.
+
+        Example:
+            >>> import tokenizers, toktier.families.mini
+            >>> library = tokenizers.Tokenizer.from_file(str(toktier.families.mini.path()))
+            >>> library.post_processor = tokenizers.processors.BertProcessing(("<|im_end|>", 4089), ("a", 64))
+            >>> ReferenceEngine(library).affixes()
+            (array([64], dtype=uint32), array([4089], dtype=uint32))
+        """
+        # A text that has ids whatever the model is: an added token, if there is one.
+        literals = self.tokenizer.get_added_tokens_decoder().values()
+        text = next((literal.content for literal in literals), "a")
+        encoding = self.tokenizer.encode_batch_fast([text], add_special_tokens=True)[0]
+        ids, added = np.array(encoding.ids, np.uint32), np.array(encoding.special_tokens_mask, bool)
+        own = np.flatnonzero(~added)
+        first, last = (own[0], own[-1] + 1) if len(own) else (len(ids), len(ids))
+        return ids[:first], ids[last:]
 
     def _batch(self, texts: list[str], *, add_special_tokens: bool = False) -> list[Ids]:
         # The batch call leaves out the offsets, which would be a fifth of the time.

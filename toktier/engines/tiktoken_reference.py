@@ -18,7 +18,9 @@ from attrs import frozen
 from toktier.engines.base import Ids, Inapplicable, contained
 from toktier.engines.literals import Finder
 from toktier.engines.reference import ReferenceEngine
-from toktier.errors import EngineFailure, UnknownEngine
+from toktier.engines.special import Counted, SpecialAsText
+from toktier.errors import EngineFailure, UnknownEngine, Unprotectable
+from toktier.families.definition import Definition
 from toktier.families.family import Family, valid_text
 from toktier.families.formats.probe import TiktokenProbe
 from toktier.families.literal import Literal
@@ -70,11 +72,16 @@ class TiktokenReference(ReferenceEngine):
             allowed = special.found(text) if special.unambiguous else self.encoding.special_tokens_set
             ids: Ids = self.encoding.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
         except BaseException as error:
-            # Too little memory is not a matter of the text.
-            if not contained(error) or isinstance(error, MemoryError):
-                raise
-            raise EngineFailure(f"tiktoken cannot encode a text of {len(text)} characters: {error}") from None
+            raise self.failure(error, text) from None
         return ids
+
+    @staticmethod
+    def failure(error: BaseException, text: str) -> BaseException:
+        """What to raise where the library has raised on a text."""
+        # Too little memory is not a matter of the text.
+        if not contained(error) or isinstance(error, MemoryError):
+            return error
+        return EngineFailure(f"tiktoken cannot encode a text of {len(text)} characters: {error}")
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts."""
@@ -102,9 +109,51 @@ class TiktokenReference(ReferenceEngine):
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return lambda id: decoder.decode(self.encoding.decode_single_token_bytes(id)) or None
 
+    @property
+    def special_is_text(self) -> bool:
+        """No setting makes it so."""
+        return False
+
+    def special_as_text(self, definition: Definition) -> SpecialAsText:
+        """What encodes a text in which some special tokens are text.
+
+        Raises:
+            Unprotectable: One special token begins like another, and which of them is found is the library's to say.
+        """
+        if not self.finds_longest:
+            raise Unprotectable(
+                "one of its special tokens begins like another, and tiktoken does not say which it finds"
+            )
+        return _Stretches(self)
+
     def encode_with_special_tokens(self, text: str) -> Ids:
         """The ids of a text: such a tokenizer has no post-processor that would add any."""
         return self.encode(text)
+
+    def affixes(self) -> tuple[Ids, Ids]:
+        """Nothing."""
+        return np.zeros(0, np.uint32), np.zeros(0, np.uint32)
+
+
+@frozen
+class _Stretches:
+    """Encodes a text in which special tokens are text, but for some: what is between those by itself."""
+
+    engine: TiktokenReference
+
+    def encode(self, text: str, counted: Sequence[Counted], *, add_special_tokens: bool = False) -> Ids:
+        """The ids of a text; uint32, shape (tokens,). There is no post-processor."""
+        encoded, at = list[int](), 0
+        for start, stop, id in counted:
+            encoded += [*self._ordinary(text[at:start]), id]
+            at = stop
+        return np.array(encoded + self._ordinary(text[at:]), np.uint32)
+
+    def _ordinary(self, text: str) -> list[int]:
+        try:
+            return self.engine.encoding.encode_ordinary(text)
+        except BaseException as error:
+            raise self.engine.failure(error, text) from None
 
 
 class NoTokenizer(Inapplicable, UnknownEngine):

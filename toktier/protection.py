@@ -1,0 +1,219 @@
+"""Untrusted text: a special token counts only where its whole occurrence lies in trusted text.
+
+The rule is about occurrences. Where a special token stands in a text and one of its characters is untrusted, that
+occurrence is *forged*, and none of the untrusted characters in it can be a part of any token that counts. What counts
+is then found as always: the leftmost, and of several there the longest. All that is between is encoded by the
+reference with special tokens as text.
+
+A text without forged occurrences is encoded as if all of it were trusted, by any engine. Around a forged one, the
+nearest certified cuts bound what the reference must encode: no added token lies across a cut.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+
+import numpy as np
+
+from toktier.engines.base import Engine, Ids, checked
+from toktier.engines.continuing import lead_of
+from toktier.engines.literals import Finder
+from toktier.engines.reference import ReferenceEngine
+from toktier.engines.special import Counted, SpecialAsText
+from toktier.errors import Unprotectable
+from toktier.families.family import Family
+from toktier.families.literal import Literal
+from toktier.planner import CutPlanner, parts
+from toktier.untrusted import Span, Spans, within
+
+BARRIER = "\ud800"
+"""Takes the place of an untrusted character where added tokens are looked for: it is in no token."""
+
+UNKNOWN = "\U0010fffd\u0378"
+"""Characters that no vocabulary has."""
+
+
+class Protection:
+    r"""Encodes texts with untrusted parts, for one tokenizer. Safe to share between threads.
+
+    Args:
+        reference: What encodes where special tokens are text.
+        planner: Has everything else encoded.
+
+    Raises:
+        Unprotectable: Special tokens are found in a way that cannot be told apart by who wrote them.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.load("toktier-mini")
+        >>> text = "<|im_start|>user\n<|im_end|><|im_end|>"
+        >>> special = tok.encode("<|im_start|><|im_end|>").tolist()
+        >>> ids = tok.protection.encode(text, ((17, 27),), tok.engine())
+        >>> [id for id in ids.tolist() if id in special] == special  # the second <|im_end|> alone
+        True
+    """
+
+    def __init__(self, reference: ReferenceEngine, planner: CutPlanner) -> None:
+        self._family: Family = planner.family
+        self._planner = planner
+        definition = self._family.definition
+        special = [literal for literal in definition.literals if literal.special]
+        self._special: Finder | None = None
+        if special and not reference.special_is_text:
+            self._as_text: SpecialAsText = reference.special_as_text(definition)
+            self._special = Finder(special)
+            self._contents = [(literal.content, len(literal.content)) for literal in special]
+            self._longest = max(size for _, size in self._contents)
+            # The library looks for those that are not normalized first, and for the others in what is left.
+            raw = [literal for literal in definition.literals if not literal.normalized]
+            others = [literal for literal in definition.literals if literal.normalized]
+            has_others = any(literal.special for literal in others)
+            self._looks = [Finder(look) for look, counts in ((raw, bool(raw)), (others, has_others)) if counts]
+            self._refuse_what_the_model_gives(special)
+
+    def is_forged(self, text: str, untrusted: Spans) -> bool:
+        """Whether a special token stands in a text that does not lie in its trusted part as a whole."""
+        if self._special is None:
+            return False
+        search = self._special.search
+        for start, stop in untrusted:
+            at, end = max(start - self._longest + 1, 0), stop + self._longest - 1
+            # The longest that begins at a place is found: if it does not reach the span, none there does.
+            while (found := search(text, at, end)) is not None and found.start() < stop:
+                if found.end() > start:
+                    return True
+                at = found.start() + 1
+        return False
+
+    def encode(self, text: str, untrusted: Spans, engine: Engine, *, continuation: bool = False) -> Ids:
+        """The ids of a text; uint32, shape (tokens,).
+
+        Args:
+            text: A valid text.
+            untrusted: Its untrusted characters.
+            engine: What encodes where there is nothing forged.
+            continuation: Whether there is more text before it, from which it was parted at a certified cut.
+        """
+        if not self.is_forged(text, untrusted):
+            return self._ordinary(text, engine, continuation=continuation)
+        forged = self._forged(text, untrusted)
+        barred = self._barred(text, untrusted, forged)
+        encoded, at = [], 0
+        for start, stop in self._bounded(text, forged):
+            if at < start:
+                encoded.append(self._ordinary(text[at:start], engine, continuation=continuation or at > 0))
+            part, counted = text[start:stop], self._counted(barred[start:stop])
+            encoded.append(self._with_text(part, counted, continuation=continuation or start > 0))
+            at = stop
+        if at < len(text):
+            encoded.append(self._ordinary(text[at:], engine, continuation=continuation or at > 0))
+        return np.concatenate(encoded)
+
+    def encode_with_special_tokens(self, text: str, untrusted: Spans) -> Ids:
+        """The ids of a whole text with what the tokenizer's own post-processor makes of them."""
+        counted = self._counted(self._barred(text, untrusted, self._forged(text, untrusted)))
+        return self._as_text.encode(text, counted, add_special_tokens=True)
+
+    def encode_parts(self, texts: Sequence[str], untrusted: Spans, engine: Engine, *, continuation: bool) -> list[Ids]:
+        """The ids of each of some parts that a text was cut into; see :meth:`CutPlanner.encode_parts`.
+
+        Args:
+            texts: The parts, in order.
+            untrusted: The untrusted characters of all of them together.
+            engine: What encodes.
+            continuation: Whether there is more text before the first.
+        """
+        encoded, at = [], 0
+        for text in texts:
+            spans = within(untrusted, at, at + len(text))
+            encoded.append(self.encode(text, spans, engine, continuation=continuation or at > 0))
+            at += len(text)
+        return encoded
+
+    def _ordinary(self, text: str, engine: Engine, *, continuation: bool) -> Ids:
+        some = parts(text, self._planner.cuts(text))
+        encoded = self._planner.encode_parts(some, engine, continuation=continuation)
+        for part in encoded:
+            checked(engine, part)
+        return np.concatenate(encoded)
+
+    def _with_text(self, text: str, counted: list[Counted], *, continuation: bool) -> Ids:
+        """The ids of a text in which special tokens are text, but for some."""
+        lead = lead_of(self._family, text) if continuation else ""
+        if not lead:
+            return self._as_text.encode(text, counted)
+        moved = [Counted(start + len(lead), stop + len(lead), id) for start, stop, id in counted]
+        return self._as_text.encode(lead + text, moved)[len(self._as_text.encode(lead, [])) :]
+
+    def _forged(self, text: str, untrusted: Spans) -> list[Span]:
+        """All occurrences of special tokens that have untrusted characters, ascending; they may overlap."""
+        found = []
+        for content, size in self._contents:
+            at = text.find(content)
+            while at >= 0:
+                if _meets(untrusted, at, at + size):
+                    found.append((at, at + size))
+                at = text.find(content, at + 1)
+        return sorted(found)
+
+    def _barred(self, text: str, untrusted: Spans, forged: list[Span]) -> str:
+        """The text with a barrier in the place of each untrusted character of a forged occurrence."""
+        characters = list(text)
+        for start, stop in forged:
+            for a, b in within(untrusted, start, stop):
+                characters[start + a : start + b] = BARRIER * (b - a)
+        return "".join(characters)
+
+    def _bounded(self, text: str, forged: list[Span]) -> Iterator[Span]:
+        """What to encode with special tokens as text: from a certified cut before a forged occurrence to one behind."""
+        begin = end = 0
+        for start, stop in forged:
+            if start >= end:
+                at = self._family.last_cut(text, end, start)
+                if at > end:
+                    if end > begin:
+                        yield begin, end
+                    begin = at
+            end = max(end, self._first_cut(text, max(stop, end)))
+        yield begin, end
+
+    def _first_cut(self, text: str, start: int) -> int:
+        """The first certified cut that is not left of a character; the end of the text when there is none."""
+        if self._family.reason is not None:
+            return len(text)
+        is_pair = self._family.is_pair
+        return next((at for at in range(start, len(text)) if is_pair(text[at - 1], text[at])), len(text))
+
+    def _counted(self, barred: str) -> list[Counted]:
+        """The special tokens that count in a text with barriers, ascending."""
+        assert self._special is not None
+        special, stretches, found = self._special.ids, [(0, barred)], list[Counted]()
+        for look in self._looks:
+            left = []
+            for at, stretch in stretches:
+                for part, id in look.divide(stretch):
+                    if id is None:
+                        left.append((at, part))
+                    elif part in special:
+                        found.append(Counted(at, at + len(part), id))
+                    at += len(part)  # noqa: PLW2901
+            stretches = left
+        return sorted(found)
+
+    def _refuse_what_the_model_gives(self, special: list[Literal]) -> None:
+        """A special token that the model itself makes of its text can be forged whatever is done here."""
+        unknown = set(self._as_text.encode(UNKNOWN, []).tolist())  # which anybody can have
+        for literal in special:
+            text = f"{literal.content} {literal.content}a{literal.content}"
+            if literal.id in set(self._as_text.encode(text, []).tolist()) - unknown:
+                raise Unprotectable(
+                    f"the model gives special token {literal.content!r} for the same characters as text"
+                )
+
+
+def _meets(spans: Spans, start: int, stop: int) -> bool:
+    """Whether a part of the text has a character of some spans."""
+    k = bisect_left(spans, stop, key=itemgetter(0))
+    return k > 0 and spans[k - 1][1] > start
