@@ -19,6 +19,7 @@ from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import EngineFailure
 from toktier.router import Route
+from toktier.untrusted import Spans
 
 REFERENCE = material.reference("toktier-mini")
 TEXT = f"a {MARK}uick text, " * 100
@@ -201,7 +202,9 @@ class Demoting:
     def is_due(self, size: int) -> bool:
         return True
 
-    def offer(self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids) -> None:
+    def offer(
+        self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids, *, untrusted: Spans = ()
+    ) -> None:
         self.tok.demote("memo", "as planned")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,8 +49,10 @@ def states(draw: st.DrawFn) -> State:
 
 
 def same(one: State, other: State) -> bool:
-    pairs = (one.ids, other.ids), (one.positions, other.positions), (one.counts, other.counts)
-    pairs += ((one.untrusted, other.untrusted),)
+    def columns(state: State) -> list[npt.NDArray[Any]]:
+        return [state.ids, state.positions, state.counts, state.untrusted]
+
+    pairs = zip(columns(one), columns(other), strict=True)
     return one.text == other.text and all(a.dtype == b.dtype and a.tolist() == b.tolist() for a, b in pairs)
 
 
@@ -101,8 +104,9 @@ def test_what_was_read_shares_no_memory_with_the_buffer() -> None:
 
 
 def test_arrays_of_other_types_and_byte_orders_are_packed_alike() -> None:
-    ids, positions, counts = SMALL.ids.astype(">u4"), SMALL.positions.astype(">i8"), SMALL.counts.astype(np.int32)
-    swapped = State(SMALL.text, ids, positions, counts, SMALL.untrusted.astype(np.int16))
+    ids, positions = SMALL.ids.astype(">u4"), SMALL.positions.astype(">i8")
+    counts: npt.NDArray[Any] = SMALL.counts.astype(np.int32)
+    swapped = State(SMALL.text, ids, positions, counts, SMALL.untrusted.astype(">i8"))
     assert pack(swapped, DIGEST) == PACKED
 
 

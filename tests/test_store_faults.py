@@ -742,6 +742,6 @@ def test_a_signal_between_a_lock_and_its_use_leaves_it_free() -> None:
     for at in range(1, 8):
         for text, name in ((WORDS + "More.", None), (WORDS + "Other.", f"new {at}")):
             raising(at, functools.partial(some.encode, text, session=name))
-        raising(at, lambda: some._at_once(shelf.Key("", "a"), WORDS))
+        raising(at, lambda: some._at_once(shelf.Key("", "a"), WORDS, ()))
         assert not any(entry.lock.locked() or entry.users for entry in entries), at
     assert returned > 20

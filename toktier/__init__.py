@@ -7,16 +7,22 @@
 True
 """
 
+from toktier.chat import ChatSession, ChatTemplate
 from toktier.errors import (
     EngineFailure,
     InvalidDefinition,
+    InvalidTemplate,
     InvalidText,
+    MissingPackage,
     SessionInUse,
     SessionTorn,
     StateMismatch,
+    TemplateFailure,
     ToktierError,
     UnknownEngine,
+    UnknownTemplate,
     UnknownTokenizer,
+    Unprotectable,
 )
 from toktier.families.family import Family
 from toktier.patch import Patch
@@ -29,10 +35,14 @@ from toktier.tokenizer import Report, Tokenizer
 __version__ = "0.1.0"
 
 __all__ = [
+    "ChatSession",
+    "ChatTemplate",
     "EngineFailure",
     "Family",
     "InvalidDefinition",
+    "InvalidTemplate",
     "InvalidText",
+    "MissingPackage",
     "Patch",
     "Registry",
     "Report",
@@ -41,10 +51,13 @@ __all__ = [
     "SessionStore",
     "SessionTorn",
     "StateMismatch",
+    "TemplateFailure",
     "Tokenizer",
     "ToktierError",
     "UnknownEngine",
+    "UnknownTemplate",
     "UnknownTokenizer",
+    "Unprotectable",
     "Usage",
     "load",
 ]

@@ -107,3 +107,45 @@ class StateMismatch(ToktierError, ValueError):
             ...
         toktier.errors.StateMismatch: the state is damaged or cut off ...
     """
+
+
+class UnknownTemplate(ToktierError, LookupError):
+    """There is no chat template where it was looked for; the message lists the places.
+
+    Example:
+        >>> import tempfile
+        >>> from toktier.chat import ChatTemplate
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ChatTemplate.load(folder)
+        Traceback (most recent call last):
+            ...
+        toktier.errors.UnknownTemplate: no chat template in ...: looked for chat_template.json, ...
+    """
+
+
+class InvalidTemplate(ToktierError, ValueError):
+    """A chat template, or a file that should hold one, that cannot be read; the message says where.
+
+    Example:
+        >>> from toktier.chat import ChatTemplate
+        >>> ChatTemplate("{% for message in messages %}")
+        Traceback (most recent call last):
+            ...
+        toktier.errors.InvalidTemplate: the template, line 1: Unexpected end of template. ...
+    """
+
+
+class TemplateFailure(ToktierError, RuntimeError):
+    """A chat template that could not render a conversation, or refused to; the message says why, and in which line.
+
+    Example:
+        >>> from toktier.chat import ChatTemplate
+        >>> ChatTemplate("{{ raise_exception('Roles must alternate') }}").render([{"role": "user", "content": ""}])
+        Traceback (most recent call last):
+            ...
+        toktier.errors.TemplateFailure: the template, line 1: Roles must alternate
+    """
+
+
+class MissingPackage(ToktierError, ImportError):
+    """An optional package that is needed for what was asked."""

@@ -21,7 +21,8 @@ class Patch:
         start: The first id that changed.
         stop: The end of the old ids that were replaced, ``old[start:stop]``.
         ids: What stands there now, read-only; uint32, shape (ids,).
-        before: How many ids there were. None if it is not known what there was: then ``ids`` is all there is now.
+        before: How many ids there were: a copy that has more or fewer misses a patch. None if it is not known what
+            there was: then ``ids`` is all there is now.
 
     Example:
         >>> import toktier

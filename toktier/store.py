@@ -129,6 +129,11 @@ class SessionStore:
         """What its sessions are of."""
         return self._tok
 
+    @property
+    def max_bytes(self) -> int:
+        """What all sessions together may hold."""
+        return self._max_bytes
+
     def __len__(self) -> int:
         """The number of sessions in memory."""
         return len(self._shelf)

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from toktier.bench.measuring import Result
 from toktier.bench.report import duration, size
-from toktier.errors import ToktierError
+from toktier.errors import MissingPackage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,10 +25,6 @@ COLORS = {
 
 GAP = 0.05
 """Between two labels, as a part of the height."""
-
-
-class MissingPackage(ToktierError, ImportError):
-    """An optional package that is needed for what was asked."""
 
 
 def new_figure(width: float, height: float) -> Figure:

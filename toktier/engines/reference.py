@@ -84,24 +84,11 @@ class ReferenceEngine:
         """The ids of a text with what the tokenizer's own post-processor adds, uint32, shape (tokens,)."""
         return self._batch([text], add_special_tokens=True)[0]
 
-    def affixes(self) -> tuple[Ids, Ids]:
-        """What the tokenizer's own post-processor adds before and behind any text.
-
-        Example:
-            >>> import tokenizers, toktier.families.mini
-            >>> library = tokenizers.Tokenizer.from_file(str(toktier.families.mini.path()))
-            >>> library.post_processor = tokenizers.processors.BertProcessing(("<|im_end|>", 4089), ("a", 64))
-            >>> ReferenceEngine(library).affixes()
-            (array([64], dtype=uint32), array([4089], dtype=uint32))
-        """
-        # A text that has ids whatever the model is: an added token, if there is one.
-        literals = self.tokenizer.get_added_tokens_decoder().values()
-        text = next((literal.content for literal in literals), "a")
-        encoding = self.tokenizer.encode_batch_fast([text], add_special_tokens=True)[0]
-        ids, added = np.array(encoding.ids, np.uint32), np.array(encoding.special_tokens_mask, bool)
-        own = np.flatnonzero(~added)
-        first, last = (own[0], own[-1] + 1) if len(own) else (len(ids), len(ids))
-        return ids[:first], ids[last:]
+    @property
+    def post_processor(self) -> tokenizers.processors.PostProcessor | None:
+        """What adds special tokens around a text."""
+        processor: tokenizers.processors.PostProcessor | None = self.tokenizer.post_processor
+        return processor
 
     def _batch(self, texts: list[str], *, add_special_tokens: bool = False) -> list[Ids]:
         # The batch call leaves out the offsets, which would be a fifth of the time.

@@ -130,9 +130,10 @@ class TiktokenReference(ReferenceEngine):
         """The ids of a text: such a tokenizer has no post-processor that would add any."""
         return self.encode(text)
 
-    def affixes(self) -> tuple[Ids, Ids]:
-        """Nothing."""
-        return np.zeros(0, np.uint32), np.zeros(0, np.uint32)
+    @property
+    def post_processor(self) -> None:
+        """There is none."""
+        return None
 
 
 @frozen

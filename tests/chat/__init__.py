@@ -1,0 +1,1 @@
+"""Chat templates: rendering, provenance and sessions of messages."""
