@@ -21,6 +21,7 @@ from tokenizers import normalizers, pre_tokenizers
 import toktier
 from tests import material
 from tests.builders import GPT4, byte_level, sentencepiece, split, token, word_pieces
+from toktier import protection
 from toktier.untrusted import Span, Spans, checked_spans
 
 FILLERS = ("a", " ", "\n", "user\n", "1", "é", "世", "<", "|", ">", " the", "im", "", "[", "]", "</")
@@ -251,6 +252,7 @@ def main(seconds: float, seed: int, only: tuple[str, ...]) -> None:
                 counts[0] += 1
         until = time.monotonic() + seconds
         while time.monotonic() < until:
+            protection.APART = source.choice((0, 256))  # in short texts, nothing is apart otherwise
             some = parts(name, source)
             found.append(differing(name, "".join(text for text, _ in some), spans_of(some)))
             found.append(session_differing(name, source, 12))

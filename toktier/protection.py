@@ -31,6 +31,9 @@ from toktier.untrusted import Span, Spans, within
 BARRIER = "\ud800"
 """Takes the place of an untrusted character where added tokens are looked for: it is in no token."""
 
+APART = 256
+"""Characters between two forged occurrences that are worth calls of their own; fewer, and the reference encodes all."""
+
 UNKNOWN = "\U0010fffd\u0378"
 """Characters that no vocabulary has."""
 
@@ -172,7 +175,7 @@ class Protection:
         for start, stop in forged:
             if start >= end:
                 at = self._family.last_cut(text, end, start)
-                if at > end:
+                if at > end + APART:
                     if end > begin:
                         yield begin, end
                     begin = at
