@@ -27,8 +27,9 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy --strict
 
+# A file is for one process: its tests share what they have built, and the blocks of a page their names.
 unit: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n logical --maxprocesses 8 --dist loadfile
 
 # Among what `unit` runs, too.
 examples: $(READY)

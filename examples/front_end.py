@@ -25,7 +25,7 @@ import uvicorn
 from fastapi import FastAPI, Header, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, FailFast, Field
 from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as AnyHTTPException
@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import toktier
 from toktier import Patch, SessionStore
 from toktier.engines.base import Ids
-from toktier.errors import InvalidText, Unprotectable
+from toktier.errors import EngineFailure, InvalidText, ToktierError, Unprotectable
 from toktier.metrics import Source, register
 
 LONGEST_NAME = 256
@@ -46,11 +46,15 @@ class Prompt(BaseModel):
     """What both endpoints take. What else a client sends, such as a temperature, is ignored."""
 
     prompt: str
-    session_id: str | None = Field(None, min_length=1, max_length=LONGEST_NAME, description="or as X-Session-ID")
+    session_id: str | None = Field(
+        None, min_length=1, max_length=LONGEST_NAME, description="or as X-Session-ID, which counts"
+    )
     # A server for several tenants takes the salt from who has logged in, and not from whoever asks.
     cache_salt: str = Field("", max_length=LONGEST_NAME, description="separates tenants")
-    untrusted: list[tuple[int, int]] = Field(
-        default=[], description="[start, stop] of characters that users wrote: special tokens in them are text"
+    untrusted: Annotated[list[tuple[int, int]], FailFast()] = Field(
+        default=[],
+        max_length=10_000,
+        description="[start, stop] of characters that users wrote: special tokens in them are text",
     )
 
 
@@ -155,7 +159,10 @@ def create_app(
         """The ids, for a session what changed as well, and the headers of the answer."""
         if len(asked.prompt) > max_characters:
             raise HTTPException(413, f"prompt: {len(asked.prompt):,} characters, where {max_characters:,} are allowed")
-        text, session, salt, untrusted = asked.prompt, asked.session_id or header, asked.cache_salt, asked.untrusted
+        for start, stop in asked.untrusted:
+            if not 0 <= start <= stop <= len(asked.prompt):
+                raise HTTPException(400, f"untrusted: [{start}, {stop}] of {len(asked.prompt)} characters")
+        text, session, salt, untrusted = asked.prompt, header or asked.session_id, asked.cache_salt, asked.untrusted
         began, patch = time.perf_counter(), None
         # What is long is encoded by another thread; calls for one session wait for one another, and for nobody else.
         try:
@@ -163,8 +170,10 @@ def create_app(
                 ids, patch = await store.encode_async(text, session=session, salt=salt, untrusted=untrusted, patch=True)
             else:
                 ids = await store.encode_async(text, salt=salt, untrusted=untrusted)
-        except (InvalidText, Unprotectable, IndexError) as error:
+        except (EngineFailure, InvalidText) as error:
             raise HTTPException(400, f"prompt: {error}") from None
+        except Unprotectable as error:
+            raise HTTPException(400, f"untrusted: {error}") from None
         took = time.perf_counter() - began
         tokenize_seconds.observe(took)
         return ids, patch, {"Server-Timing": f"tokenize;dur={1e3 * took:.3f}"}
@@ -214,8 +223,9 @@ def create_app(
 
     @app.exception_handler(RequestValidationError)
     async def refuse_body(request: Request, error: RequestValidationError) -> Response:
-        # What was sent is not repeated: it may be long.
-        what = "; ".join(f"{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in error.errors())
+        # What was sent is not repeated: it may be long, and so may the list of what is wrong with it.
+        some = error.errors()[:5]
+        what = "; ".join(f"{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in some)
         return await refuse(request, AnyHTTPException(400, what))
 
     return app
@@ -246,7 +256,10 @@ def main() -> None:
     parser.add_argument("--ttl", type=float, default=3600.0, help="seconds after which an unused session goes")
     parser.add_argument("--path", help="a file from which sessions are resumed after a restart")
     options = parser.parse_args()
-    tok = toktier.load(options.tokenizer)
+    try:
+        tok = toktier.load(options.tokenizer)
+    except (OSError, ToktierError) as error:
+        parser.error(str(error))
     store = SessionStore(tok, max_bytes=options.max_bytes, ttl=options.ttl, path=options.path)
     serve(create_app(store, sources=[tok]), options.host, options.port)
 

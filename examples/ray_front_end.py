@@ -195,12 +195,12 @@ async def _body_of(request: Request) -> bytes | None:
 def _session_in(body: bytes) -> str:
     """The session that a body names; empty if it names none. What is wrong with a body is for the front end to say.
 
-    >>> _session_in(b'{"prompt": "Hi", "session_id": "chat-42"}'), _session_in(b"[42]")
+    >>> _session_in(b'{"prompt": "Hi", "session_id": "chat-42"}'), _session_in(b"[" * 99_999)
     ('chat-42', '')
     """
     try:
         session = json.loads(body)["session_id"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return ""
     return session if isinstance(session, str) else ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -32,10 +33,11 @@ WORDS = (
 AddTokens = Sequence[AddedToken]
 
 
-def _training_texts() -> list[str]:
+@functools.cache
+def _training_texts() -> tuple[str, ...]:
     """Words, and characters of theirs in random pairs."""
     letters = random.Random(0)
-    return [*WORDS.split(" "), *("".join(letters.choices(WORDS, k=2)) for _ in range(20_000))]
+    return (*WORDS.split(" "), *("".join(letters.choices(WORDS, k=2)) for _ in range(20_000)))
 
 
 def byte_level(

@@ -43,10 +43,10 @@ SMALL: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     ),
     "overlapping": lambda: byte_level(split(GPT4), added=BRACKETS),
     "overlapping others": lambda: byte_level(
-        split(GPT4), added=[token("<a>", special=True), token("x<a"), token("a>x"), token("<a><"), token("a")]
+        split(GPT4), added=[token("<a>", special=True), token("a>x"), token(">x"), token("b"), token("xx")]
     ),
     "normalized": lambda: byte_level(
-        split(GPT4), added=[token("<a>", special=True, normalized=True), token("a><"), token("<a", normalized=True)]
+        split(GPT4), added=[token("<a>", special=True, normalized=True), token("a><x"), token("0"), token("1x")]
     ),
     "words": lambda: word_pieces(pre_tokenizers.BertPreTokenizer(), normalizers.BertNormalizer()),
     "a prefix everywhere": lambda: sentencepiece(

@@ -50,10 +50,15 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="toktier-tests-")
 
 
+def cache() -> pathlib.Path:
+    """Where answers of the reference library are kept: one place for all processes of a test run, or one's own."""
+    return pathlib.Path(os.environ.get("TOKTIER_TESTS_RUN") or _folder().name, "toktier")
+
+
 @functools.cache
 def registry() -> toktier.Registry:
-    """One registry for all tests, with a cache directory of its own."""
-    return toktier.Registry(pathlib.Path(_folder().name, "cache"))
+    """One registry for all tests of a process."""
+    return toktier.Registry(cache())
 
 
 @functools.cache

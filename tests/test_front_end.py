@@ -114,12 +114,20 @@ def test_a_session_is_of_its_tenant_alone() -> None:
         assert answer["patch"]["before"] == (before and len(REFERENCE("one two three")))
 
 
-def test_the_body_names_the_session_before_the_header_does() -> None:
+def test_the_header_names_the_session_before_the_body_does() -> None:
+    """A router that has read the header need not read the body."""
     app = front_end()
     named = {"X-Session-ID": "header"}
     ask(app, json={"prompt": "one", "session_id": "body"}, headers=named)
-    assert ask(app, json={"prompt": "one", "patch": True}, headers=named)["patch"]["before"] is None
-    assert ask(app, json={"prompt": "one", "session_id": "body", "patch": True})["patch"]["before"] is not None
+    assert ask(app, json={"prompt": "one", "session_id": "body", "patch": True})["patch"]["before"] is None
+    assert ask(app, json={"prompt": "one", "patch": True}, headers=named)["patch"]["before"] is not None
+
+
+@pytest.mark.parametrize("spans", [[0] * 20_000, [[0, 1]] * 20_000, [{}] * 20_000])
+def test_a_body_that_is_wrong_in_many_places_gets_a_short_answer(spans: list[Any]) -> None:
+    status, message = refusal(front_end(), json={"prompt": "one", "untrusted": spans})
+    assert status == 400
+    assert len(message) < 1000
 
 
 def test_special_tokens_that_a_user_wrote_are_text() -> None:
@@ -192,7 +200,11 @@ REFUSED: dict[str, tuple[int, str, dict[str, Any]]] = {
     ),
     "a long salt": (400, "body.cache_salt", {"json": {"prompt": "one", "cache_salt": "a" * 257}}),
     "a patch of nothing": (400, "patch", {"json": {"prompt": "one", "patch": True}}),
-    "untrusted text elsewhere": (400, "untrusted span (2, 4)", {"json": {"prompt": "one", "untrusted": [[2, 4]]}}),
+    "untrusted text elsewhere": (
+        400,
+        "untrusted: [2, 4] of 3 characters",
+        {"json": {"prompt": "one", "untrusted": [[2, 4]]}},
+    ),
     "half a span": (400, "body.untrusted.0", {"json": {"prompt": "one", "untrusted": [[2]]}}),
     "a long prompt": (413, "2,001 characters, where 2,000", {"json": {"prompt": "a" * 2_001}}),
     "a long body": (413, "more than 10,000 bytes", {"json": {"prompt": "one", "spare": "a" * 10_000}}),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
+import itertools
+import multiprocessing
 import pathlib
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 
 import numpy as np
 import pytest
@@ -455,36 +457,38 @@ def test_saved_sessions_of_another_tokenizer_are_not_used(long_text: str, tmp_pa
         assert some.usage().resumed == 0
 
 
-WRITER = """
-import sys, toktier
-tok = toktier.load("toktier-mini")
-store = toktier.SessionStore(tok, path=sys.argv[1], engine="reference")
-print("ready", flush=True)
-for number in range(int(sys.argv[2]), 10**9):
-    name = str(number % 5)
-    store.encode("A session. " * 50 + f"Call {number} of {name}.", session=name)
-    store.flush()
-    print(number, flush=True)
-"""
+def write(path: pathlib.Path, first: int, told: Connection) -> None:
+    """Calls of five sessions in turn; the number of each is told once it is on disk."""
+    some = SessionStore(MINI, path=path, engine="reference")
+    for number in itertools.count(first):
+        name = str(number % 5)
+        some.encode("A session. " * 50 + f"Call {number} of {name}.", session=name)
+        some.flush()
+        told.send(number)
 
 
 def test_a_killed_process_leaves_each_session_as_before_or_after_its_last_call(tmp_path: pathlib.Path) -> None:
     path, number, source = tmp_path / "sessions", 0, random.Random(0)
     last: dict[str, int] = {}
+    # All are forked from one that has loaded the tokenizer: loading it takes longer than what they do.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([__name__])
     for _ in range(KILLS):
-        child = subprocess.Popen([sys.executable, "-c", WRITER, path, str(number)], stdout=subprocess.PIPE, text=True)
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
+        heard, told = processes.Pipe(duplex=False)
+        child = processes.Process(target=write, args=(path, number, told))
+        child.start()
+        told.close()
         for _ in range(source.randrange(1, 8)):
-            number = int(child.stdout.readline())
+            number = heard.recv()
             last[str(number % 5)] = number
         time.sleep(source.random() / 500)
         child.kill()
-        for line in child.stdout.read().splitlines():
-            number = int(line)
-            last[str(number % 5)] = number
-        child.stdout.close()
-        child.wait()
+        with contextlib.suppress(EOFError):
+            while True:
+                number = heard.recv()
+                last[str(number % 5)] = number
+        heard.close()
+        child.join()
         with SessionStore(MINI, path=path) as some:
             assert some._saver is not None
             for name, call in last.items():

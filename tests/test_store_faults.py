@@ -101,6 +101,8 @@ def test_a_session_that_was_interrupted_gives_right_ids_or_none(name: str) -> No
             for call in (session.tolist, session.fork, session.to_bytes, functools.partial(session.append, "x")):
                 with pytest.raises(SessionTorn, match="begin a new one"):
                     call()
+            with pytest.raises(SessionTorn, match="begin a new one"):
+                _ = session.untrusted
     assert torn or name == "another text"
 
 

@@ -6,23 +6,25 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 import tiktoken
 import tokenizers
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 import toktier
 from tests import forging, material
 from tests.builders import GPT4, byte_level, split, token, unigram
-from tests.forging import SMALL, differing, oracle, parts, session_differing, spans_of, tokenizer
+from tests.forging import SMALL, Oracle, differing, oracle, parts, session_differing, spans_of, tokenizer
 from toktier import Session, SessionStore, protection
 from toktier.difference import Hunk
-from toktier.engines.special import MARK, Aliases
-from toktier.errors import InvalidText, StateMismatch, Unprotectable
+from toktier.engines.special import MARK, Aliases, check_aliases
+from toktier.errors import EngineFailure, InvalidText, StateMismatch, Unprotectable
 from toktier.families.formats.ranked import RankedBPE
 from toktier.protection import Protection
 from toktier.untrusted import Spans, Untrusted, checked_spans, within
@@ -137,7 +139,7 @@ def some_literals(name: str, most: int = 3) -> Iterator[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_literal_counts_only_where_it_is_trusted_as_a_whole(name: str) -> None:
     for content in some_literals(name):
-        for spans in forging.with_each_part_untrusted(content):
+        for spans in list(forging.with_each_part_untrusted(content))[:: 1 + len(content) // 6]:
             assert differing(name, content, spans) is None
 
 
@@ -394,7 +396,7 @@ def test_tokens_behind_a_normalizer_are_refused() -> None:
 def test_tokens_that_the_model_gives_are_refused() -> None:
     library = unigram(tokenizers.pre_tokenizers.WhitespaceSplit())
     library.add_tokens([token("</s>", special=True)])
-    assert "the model gives special token '</s>'" in refused(library)
+    assert "the model may give special token" in refused(library)
 
 
 def test_special_tokens_that_begin_alike_are_refused_where_tiktoken_finds_them() -> None:
@@ -440,12 +442,12 @@ def test_an_alias_that_is_in_the_text_is_not_used() -> None:
     tok = mini()
     library = tok.engine("reference").tokenizer  # type: ignore[attr-defined]
     aliases = Aliases(library, tok.family.definition)
-    _, names, _ = aliases._latest
+    names = aliases._latest.aliases
     text = f"{names[END_ID]}{END}"  # by somebody who has read this memory
     got = tok.encode(text, untrusted=[(0, len(text))]).tolist()
     assert aliases.encode(text, []).tolist() == got
     assert END_ID not in got
-    assert aliases._latest[1] != names
+    assert aliases._latest.aliases != names
 
 
 def test_the_mark_of_an_alias_is_text_like_any_other() -> None:
@@ -459,3 +461,181 @@ def test_a_saved_state_of_another_version_is_refused() -> None:
     data[16] = 3
     with pytest.raises(StateMismatch):
         Session.from_bytes(mini(), bytes(data))
+
+
+# What a breaker has found.
+
+
+def test_spans_that_touch_after_a_demotion_are_one() -> None:
+    tok = toktier.Registry(None).load(material.file("toktier-mini"))
+    session = Session(tok, "", engine="memo")
+    session.append("ab", special="text")
+    tok.demote("memo", "a test")
+    try:
+        session.append("cd", special="text")
+        assert session.untrusted == ((0, 4),)
+        assert Session.from_bytes(tok, session.to_bytes()).untrusted == ((0, 4),)
+        session.update("abcd", untrusted=[(0, 4)])
+        session.update("abcd")
+        assert not session.untrusted
+    finally:
+        tok.restore("memo")
+
+
+def word_level(vocabulary: dict[str, int], **stages: Any) -> tokenizers.Tokenizer:
+    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, "?"))
+    for name, stage in stages.items():
+        setattr(library, name, stage)
+    return library
+
+
+def added(library: tokenizers.Tokenizer, *tokens: tokenizers.AddedToken) -> tokenizers.Tokenizer:
+    library.add_tokens(list(tokens))
+    return library
+
+
+def pieces(vocabulary: dict[str, int], **stages: Any) -> tokenizers.Tokenizer:
+    library = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="?"))
+    for name, stage in stages.items():
+        setattr(library, name, stage)
+    return library
+
+
+def pairs(vocabulary: dict[str, int], merges: list[tuple[str, str]], **options: Any) -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges, **options))
+
+
+BYTES = {f"<0x{value:02X}>": value + 3 for value in range(256)}
+
+GIVEN: dict[str, Callable[[], tokenizers.Tokenizer]] = {
+    "a whole text": lambda: added(word_level({"?": 0, "<s>": 1}), token("<s>", special=True)),
+    "between tabs": lambda: added(
+        word_level({"?": 0, "[SEP]": 1, "GET": 2}, pre_tokenizer=tokenizers.pre_tokenizers.Split("\t", "removed")),
+        token("[SEP]", special=True),
+    ),
+    "behind a token": lambda: added(
+        pieces({"?": 0, "<s>": 1}, pre_tokenizer=tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first")),
+        token("<s>", special=True),
+    ),
+    "by a merge": lambda: added(pairs({"?": 0, "Ġ": 1, "h": 2, "Ġh": 3}, [("Ġ", "h")]), token("Ġh", special=True)),
+    "a byte": lambda: added(
+        pairs({"?": 0, "a": 1, "b": 2, **BYTES}, [], byte_fallback=True), token("<0x0A>", special=True)
+    ),
+    "with a suffix": lambda: added(
+        pairs({"a": 0, "b</w>": 1, "ab</w>": 2}, [("a", "b</w>")], end_of_word_suffix="</w>"),
+        token("ab</w>", special=True),
+    ),
+    "with a prefix": lambda: added(pieces({"?": 0, "a": 1, "##b": 2}), token("##b", special=True)),
+    "by a normalizer": lambda: added(
+        word_level({"?": 0, "EOS": 1}, normalizer=tokenizers.normalizers.Replace("0", "O")), token("EOS", special=True)
+    ),
+    "by another entry": lambda: added(
+        word_level({"a": 0, "?": 1, "b": 5}), *[token(f"<{number}>", special=True) for number in range(4)]
+    ),
+}
+"""Special tokens that the model gives for text, and where."""
+
+
+@pytest.mark.parametrize("name", list(GIVEN))
+def test_what_the_model_may_give_for_text_is_refused(name: str) -> None:
+    message = refused(GIVEN[name]())
+    assert "the model may give special token" in message or "gaps" in message
+
+
+def test_the_token_for_what_is_not_known_is_nobodys() -> None:
+    library = word_level({"?": 0, "a": 1}, pre_tokenizer=tokenizers.pre_tokenizers.WhitespaceSplit())
+    tok = material.registry().load(added(library, token("?", special=True), token("<s>", special=True)))
+    assert tok.encode("a <s> ?", untrusted=[(0, 7)]).tolist() == [1, 0, 0]
+
+
+def test_no_token_is_found_inside_of_an_alias() -> None:
+    library = byte_level(split(GPT4), added=[token("<z>", special=True, normalized=True)])
+    added(library, *[token(digit) for digit in "0123456789abcdef"])
+    tok = material.registry().load(library)
+    (id,) = tok.encode("<z>").tolist()
+    rest = Oracle.of(library.to_str()).encode("x<z>", ((1, 4),))
+    assert tok.encode("<z>x<z>", untrusted=[(4, 7)]).tolist() == [id, *rest]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ([token("<a>", special=True), token("quokka", single_word=True)], "single_word"),
+        ([token("<s>", special=True, normalized=True), token("foo", rstrip=True)], "takes in"),
+        ([token(" <s>", special=True), token("foo", rstrip=True)], "takes in"),
+        ([token("<s>", special=True), token("<<")], "hide"),
+        ([token("<s>", special=True), token("<s>x")], "hide"),
+        ([token("<s>", special=True), token("a<", single_word=True)], "single_word"),
+    ],
+)
+def test_tokens_that_could_hide_or_move_special_ones_are_refused(
+    tokens: list[tokenizers.AddedToken], message: str
+) -> None:
+    assert message in refused(byte_level(split(GPT4), added=tokens))
+
+
+def test_special_tokens_in_the_vocabulary_of_the_model_are_fine_where_a_piece_never_has_them() -> None:
+    """As in files of Llama 3 that list them there too: a piece that is an entry would be that, whatever the merges."""
+    vocabulary = {entry: id for id, entry in enumerate([*"<|eot_id>Ġax", "<|eot_id|>"])}
+    plain = pairs(vocabulary, [], ignore_merges=True)
+    by_bytes = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    plain.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split(GPT4), by_bytes])
+    added(plain, token("<|eot_id|>", special=True))
+    tok = material.registry().load(plain)
+    expected = Oracle.of(plain.to_str()).encode("a<|eot_id|><|eot_id|>", ((3, 11),))
+    assert tok.encode("a<|eot_id|><|eot_id|>", untrusted=[(3, 11)]).tolist() == expected
+    assert expected.count(vocabulary["<|eot_id|>"]) == 1
+    plain.pre_tokenizer = by_bytes
+    assert "the model may give special token" in refused(plain)
+
+
+def test_aliases_that_would_have_the_ids_of_tokens_are_refused() -> None:
+    library = word_level({"?": 0, "x": 1, "y": 5}, pre_tokenizer=tokenizers.pre_tokenizers.WhitespaceSplit())
+    assert "gaps" in refused(added(library, token("<s>", special=True), token("<t>", special=True)))
+
+
+def test_a_token_that_was_declared_twice_is_refused() -> None:
+    superseded = (evolve(mini().family.definition.literals[0], normalized=True),)
+    with pytest.raises(Unprotectable, match="was declared twice"):
+        check_aliases(evolve(mini().family.definition, superseded=superseded))
+
+
+def test_a_refusal_is_found_once() -> None:
+    tok = material.registry().load(byte_level(split(GPT4), added=[token("<once>", special=True, single_word=True)]))
+    with mock.patch("toktier.tokenizer.Protection", wraps=Protection) as made:
+        for _ in range(3):
+            with pytest.raises(Unprotectable):
+                tok.encode("text", untrusted=[(0, 1)])
+    assert made.call_count == 1
+
+
+def test_what_is_untrusted_counts_among_the_bytes_that_are_held() -> None:
+    session, store = mini().session(), SessionStore(mini())
+    session.update("x" * 5000)
+    before = session.nbytes
+    spans = [(i, i + 1) for i in range(0, 5000, 2)]
+    session.update("x" * 5000, untrusted=spans)
+    assert session.nbytes >= before + 16 * len(spans)
+    store.encode("x " * 500, untrusted=[(i, i + 1) for i in range(0, 1000, 2)])
+    assert store.usage().nbytes > 500 * 100
+
+
+def test_a_panic_of_the_library_is_a_failure_of_the_engine() -> None:
+    aliases = Aliases(mini().engine("reference").tokenizer, mini().family.definition)  # type: ignore[attr-defined]
+
+    class PanicException(BaseException):  # as the library calls it
+        pass
+
+    library = mock.Mock()
+    library.encode_batch_fast.side_effect = PanicException("slice index")
+    aliases._latest = aliases._latest._replace(library=library)
+    with pytest.raises(EngineFailure, match="the library cannot encode a text of 4 characters: slice index"):
+        aliases.encode("text", [])
+
+
+def test_what_a_post_processor_adds_is_never_taken_for_an_alias() -> None:
+    library = added(word_level({"?": 0, "x": 1}), token("<s>", special=True))
+    template = tokenizers.processors.TemplateProcessing("[X] $A", special_tokens=[("[X]", 3)])
+    library.post_processor = template
+    tok = material.registry().load(library)
+    assert tok.encode("<s>", add_special_tokens=True, untrusted=[(0, 1)]).tolist() == [3, 0]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from attrs import frozen
 
+from toktier.errors import MissingPackage
 from toktier.meter import Calls
 from toktier.store import SessionStore
 from toktier.tokenizer import Tokenizer
@@ -205,9 +206,12 @@ def register(*sources: Source, registry: CollectorRegistry | None = None) -> Non
     Once for all of them: stores, verifiers and tokenizers are told apart by their number, in the order given here.
 
     Raises:
-        ModuleNotFoundError: The package ``prometheus_client`` is not installed.
+        MissingPackage: The package ``prometheus_client`` is not installed.
     """
-    from prometheus_client import REGISTRY
+    try:
+        from prometheus_client import REGISTRY
+    except ModuleNotFoundError:
+        raise MissingPackage("metrics are exported by the package prometheus_client: pip install it") from None
 
     (registry or REGISTRY).register(Collector(*sources))
 

@@ -22,20 +22,16 @@ from toktier.engines.continuing import lead_of
 from toktier.engines.literals import Finder
 from toktier.engines.reference import ReferenceEngine
 from toktier.engines.special import Counted, SpecialAsText
-from toktier.errors import Unprotectable
 from toktier.families.family import Family
-from toktier.families.literal import Literal
+from toktier.families.probing import DiskCache
 from toktier.planner import CutPlanner, parts
-from toktier.untrusted import Span, Spans, within
+from toktier.untrusted import Span, Spans, merged, within
 
 BARRIER = "\ud800"
 """Takes the place of an untrusted character where added tokens are looked for: it is in no token."""
 
 APART = 256
 """Characters between two forged occurrences that are worth calls of their own; fewer, and the reference encodes all."""
-
-UNKNOWN = "\U0010fffd\u0378"
-"""Characters that no vocabulary has."""
 
 
 class Protection:
@@ -44,6 +40,7 @@ class Protection:
     Args:
         reference: What encodes where special tokens are text.
         planner: Has everything else encoded.
+        cache: Keeps what the reference was asked.
 
     Raises:
         Unprotectable: Special tokens are found in a way that cannot be told apart by who wrote them.
@@ -58,14 +55,14 @@ class Protection:
         True
     """
 
-    def __init__(self, reference: ReferenceEngine, planner: CutPlanner) -> None:
+    def __init__(self, reference: ReferenceEngine, planner: CutPlanner, cache: DiskCache) -> None:
         self._family: Family = planner.family
         self._planner = planner
         definition = self._family.definition
         special = [literal for literal in definition.literals if literal.special]
         self._special: Finder | None = None
         if special and not reference.special_is_text:
-            self._as_text: SpecialAsText = reference.special_as_text(definition)
+            self._as_text: SpecialAsText = reference.special_as_text(definition, cache)
             self._special = Finder(special)
             self._contents = [(literal.content, len(literal.content)) for literal in special]
             self._longest = max(size for _, size in self._contents)
@@ -74,7 +71,6 @@ class Protection:
             others = [literal for literal in definition.literals if literal.normalized]
             has_others = any(literal.special for literal in others)
             self._looks = [Finder(look) for look, counts in ((raw, bool(raw)), (others, has_others)) if counts]
-            self._refuse_what_the_model_gives(special)
 
     def is_forged(self, text: str, untrusted: Spans) -> bool:
         """Whether a special token stands in a text that does not lie in its trusted part as a whole."""
@@ -103,7 +99,7 @@ class Protection:
             return self._ordinary(text, engine, continuation=continuation)
         forged = self._forged(text, untrusted)
         barred = self._barred(text, untrusted, forged)
-        encoded, at = [], 0
+        encoded, at = list[Ids](), 0
         for start, stop in self._bounded(text, forged):
             if at < start:
                 encoded.append(self._ordinary(text[at:start], engine, continuation=continuation or at > 0))
@@ -150,18 +146,18 @@ class Protection:
         moved = [Counted(start + len(lead), stop + len(lead), id) for start, stop, id in counted]
         return self._as_text.encode(lead + text, moved)[len(self._as_text.encode(lead, [])) :]
 
-    def _forged(self, text: str, untrusted: Spans) -> list[Span]:
-        """All occurrences of special tokens that have untrusted characters, ascending; they may overlap."""
-        found = []
+    def _forged(self, text: str, untrusted: Spans) -> Spans:
+        """Where special tokens stand that have untrusted characters; what overlaps or touches is one."""
+        found = list[Span]()
         for content, size in self._contents:
             at = text.find(content)
             while at >= 0:
                 if _meets(untrusted, at, at + size):
                     found.append((at, at + size))
                 at = text.find(content, at + 1)
-        return sorted(found)
+        return merged(sorted(found))
 
-    def _barred(self, text: str, untrusted: Spans, forged: list[Span]) -> str:
+    def _barred(self, text: str, untrusted: Spans, forged: Spans) -> str:
         """The text with a barrier in the place of each untrusted character of a forged occurrence."""
         characters = list(text)
         for start, stop in forged:
@@ -169,25 +165,19 @@ class Protection:
                 characters[start + a : start + b] = BARRIER * (b - a)
         return "".join(characters)
 
-    def _bounded(self, text: str, forged: list[Span]) -> Iterator[Span]:
-        """What to encode with special tokens as text: from a certified cut before a forged occurrence to one behind."""
-        begin = end = 0
-        for start, stop in forged:
-            if start >= end:
-                at = self._family.last_cut(text, end, start)
-                if at > end + APART:
-                    if end > begin:
-                        yield begin, end
-                    begin = at
-            end = max(end, self._first_cut(text, max(stop, end)))
+    def _bounded(self, text: str, forged: Spans) -> Iterator[Span]:
+        """What to encode with special tokens as text: from a certified cut before what is forged to one behind it."""
+        cuts = np.concatenate([[0], self._family.cuts(text, continuation=True), [len(text)]])
+        starts, stops = np.array(forged, np.int64).T
+        before = cuts[np.searchsorted(cuts, starts, "right") - 1].tolist()
+        behind = cuts[np.searchsorted(cuts, stops, "left")].tolist()
+        begin, end = before[0], behind[0]
+        for start, stop in zip(before, behind, strict=True):
+            if start > end + APART:
+                yield begin, end
+                begin = start
+            end = stop
         yield begin, end
-
-    def _first_cut(self, text: str, start: int) -> int:
-        """The first certified cut that is not left of a character; the end of the text when there is none."""
-        if self._family.reason is not None:
-            return len(text)
-        is_pair = self._family.is_pair
-        return next((at for at in range(start, len(text)) if is_pair(text[at - 1], text[at])), len(text))
 
     def _counted(self, barred: str) -> list[Counted]:
         """The special tokens that count in a text with barriers, ascending."""
@@ -204,16 +194,6 @@ class Protection:
                     at += len(part)  # noqa: PLW2901
             stretches = left
         return sorted(found)
-
-    def _refuse_what_the_model_gives(self, special: list[Literal]) -> None:
-        """A special token that the model itself makes of its text can be forged whatever is done here."""
-        unknown = set(self._as_text.encode(UNKNOWN, []).tolist())  # which anybody can have
-        for literal in special:
-            text = f"{literal.content} {literal.content}a{literal.content}"
-            if literal.id in set(self._as_text.encode(text, []).tolist()) - unknown:
-                raise Unprotectable(
-                    f"the model gives special token {literal.content!r} for the same characters as text"
-                )
 
 
 def _meets(spans: Spans, start: int, stop: int) -> bool:

@@ -30,7 +30,7 @@ from toktier.router import Route
 from toktier.seams import COARSE, Seam, Seams, breaks
 from toktier.state import INSTEAD, State, pack, unpack
 from toktier.tokenizer import Tokenizer
-from toktier.untrusted import Spans, Special, Untrusted, checked_spans, is_text, within
+from toktier.untrusted import Spans, Special, Untrusted, is_text, within
 
 ID = UINT32.itemsize
 """Bytes of an id."""
@@ -157,7 +157,7 @@ class Session:
     @property
     def untrusted(self) -> Spans:
         """The untrusted characters of the text, as spans ``(start, stop)`` in ascending order."""
-        return self._looked_up(self._untrusted.spans)
+        return self._looked_up(lambda: self._untrusted.spans())  # noqa: PLW0108  # another one, once a change is done
 
     @property
     def ids(self) -> Ids:
@@ -267,7 +267,8 @@ class Session:
         patch = Patch(start, stop, np.frombuffer(fresh, UINT32, -1, same), stop)
 
         prepared = ids.prepare(start, stop, patch.ids)
-        self._table = self._ids = self._seams = TORN  # whatever comes in between now, half a change is not seen
+        # Whatever comes in between now, half a change is not seen.
+        self._table = self._ids = self._seams = self._untrusted = TORN
         table.append(text)
         ids.commit(start, stop, patch.ids, prepared)
         seams.extend(fresh_seams)
@@ -275,7 +276,7 @@ class Session:
             untrusted.replace(length, length, len(text), spans)
         if self._list is not None:
             self._list[start:] = patch.ids.tolist()
-        self._table, self._ids, self._seams = table, ids, seams
+        self._table, self._ids, self._seams, self._untrusted = table, ids, seams, untrusted
         return patch
 
     def edit(self, start: SupportsIndex, stop: SupportsIndex, text: str, *, special: Special = "token") -> Patch:
@@ -335,7 +336,7 @@ class Session:
         """
         if type(full_text) is not str:
             full_text = valid_text(full_text)
-        spans = self._checked_spans(untrusted, len(full_text))
+        spans = self._tok.untrusted_spans(untrusted, len(full_text))
         self._enter()
         try:
             began = perf_counter_ns()
@@ -346,13 +347,7 @@ class Session:
     def _spans_of(self, text: str, special: Special) -> Spans:
         if special == "token" or not is_text(special):
             return ()
-        return self._checked_spans([(0, len(text))], len(text))
-
-    def _checked_spans(self, untrusted: Iterable[Sequence[int]], length: int) -> Spans:
-        spans = checked_spans(untrusted, length)
-        if spans:
-            _ = self._tok.protection  # raises where there can be none, before anything has changed
-        return spans
+        return self._tok.untrusted_spans([(0, len(text))], len(text))
 
     def _changes(self, full_text: str, spans: Spans) -> list[Change]:
         """What makes a text of this one, as edits in ascending order; they are valid."""
@@ -551,7 +546,7 @@ class Session:
 
         del old  # a look at the ids, which do not move while anybody has one
         prepared = ids.prepare(patch.start, patch.stop, patch.ids)
-        self._table = self._ids = self._seams = TORN
+        self._table = self._ids = self._seams = self._untrusted = TORN
         table.splice(start, stop, text)
         ids.commit(patch.start, patch.stop, patch.ids, prepared)
         # When nothing is left between the two seams, they are one.
@@ -559,7 +554,7 @@ class Session:
         untrusted.replace(*change)
         if self._list is not None:
             self._list[patch.start : patch.stop] = patch.ids.tolist()
-        self._table, self._ids, self._seams = table, ids, seams
+        self._table, self._ids, self._seams, self._untrusted = table, ids, seams, untrusted
         return patch
 
     def _may_stand_behind(self, before: str, after: str, seam: int) -> bool:
@@ -611,11 +606,11 @@ class Session:
 
     def _replace_by(self, draft: Session) -> None:
         listed = draft._list
-        self._table = self._ids = self._seams = TORN
+        self._table = self._ids = self._seams = self._untrusted = TORN
         self._list = listed
         self._windows += draft._windows
-        self._untrusted = draft._untrusted
         self._table, self._ids, self._seams = draft._table, draft._ids, draft._seams
+        self._untrusted = draft._untrusted
 
     def _looked_up(self, look: Callable[[], T]) -> T:
         """What can be looked at without waiting, unless another thread is in the middle of a change."""

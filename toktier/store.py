@@ -34,7 +34,7 @@ from toktier.saver import Saver
 from toktier.session import Change, Session
 from toktier.shelf import Entry, Key, Shelf, Usage, trying
 from toktier.tokenizer import Tokenizer
-from toktier.untrusted import Spans, checked_spans
+from toktier.untrusted import Spans
 
 SHORT_SHARE = 16
 """What part of its bytes a store may use for texts that are too short to be looked for by their prefixes."""
@@ -44,6 +44,9 @@ NEAR = 8192
 
 INLINE = 16384
 """Characters of a change up to which a call does not leave the event loop."""
+
+FEW = 64
+"""Untrusted spans with which a call does not leave the event loop."""
 
 WAITING = 32
 """Calls of :meth:`SessionStore.encode_async` that other threads work on at a time."""
@@ -191,7 +194,8 @@ class SessionStore:
             InvalidText: The text has a lone surrogate; nothing has changed.
             RuntimeError: The store is closed.
         """
-        text, spans = self._checked(text, session, salt, patch=patch), self._spans(untrusted, text)
+        text = self._checked(text, session, salt, patch=patch)
+        spans = self._tok.untrusted_spans(untrusted, len(text))
         if session is None:
             return self._by_content(text, salt, spans)
         with self._shelf.using(Key(salt, session)) as entry, entry.lock:
@@ -222,13 +226,16 @@ class SessionStore:
         What changes no more than some thousand characters of a session in memory is done at once: another thread would
         take longer to be woken. Everything else is done by another thread, and awaited.
         """
-        text, spans = self._checked(text, session, salt, patch=patch), self._spans(untrusted, text)
+        text = self._checked(text, session, salt, patch=patch)
+        spans = tuple((start, stop) for start, stop in untrusted)
+        if spans:  # the first time, what heeds them has to be made
+            spans = await self._elsewhere(functools.partial(self._tok.untrusted_spans, spans, len(text)))
         if session is None:
             if len(text) < SHORTEST and (known := self._remembered(text, salt, spans)) is not None:
                 return known
             return cast(Ids, await self._elsewhere(functools.partial(self.encode, text, salt=salt, untrusted=spans)))
         key = Key(salt, session)
-        if (done := self._at_once(key, text, spans)) is not None:
+        if len(spans) <= FEW and (done := self._at_once(key, text, spans)) is not None:
             return done if patch else done[0]
         call: Callable[[], Ids | tuple[Ids, Patch]]
         call = functools.partial(self.encode, text, session=session, salt=salt, untrusted=spans, patch=patch)
@@ -557,12 +564,6 @@ class SessionStore:
         """Saves a session that goes; the caller holds its lock."""
         if self._saver is not None:
             self._saver.save(entry, self._shelf)
-
-    def _spans(self, untrusted: Iterable[Sequence[int]], text: str) -> Spans:
-        spans = checked_spans(untrusted, len(text))
-        if spans:
-            _ = self._tok.protection  # raises where there can be none
-        return spans
 
     def _checked(self, text: str, session: object, salt: object, *, patch: bool) -> str:
         if self._closed:

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
-from toktier.errors import InvalidText, UnknownEngine
+from toktier.errors import InvalidText, UnknownEngine, Unprotectable
 from toktier.executor import Executor
 from toktier.families.family import Family, valid_text
 from toktier.families.probing import DiskCache
@@ -105,7 +105,7 @@ class Tokenizer:
         self._reference = reference
         self._cache = cache
         self._executor = executor
-        self._protection: Protection | None = None
+        self._protection: Protection | Unprotectable | None = None
         self._router = Router(family, reference, cache, on_trial=on_trial)
 
     def __repr__(self) -> str:
@@ -119,9 +119,31 @@ class Tokenizer:
         Raises:
             Unprotectable: Special tokens of this tokenizer cannot be told apart by who wrote them.
         """
-        if self._protection is None:
-            self._protection = Protection(self._reference, self.planner)  # twice, if two threads come at once
+        if self._protection is None:  # twice, if two threads come at once
+            try:
+                self._protection = Protection(self._reference, self.planner, self._cache)
+            except Unprotectable as error:
+                self._protection = error
+        if isinstance(self._protection, Unprotectable):
+            raise Unprotectable(str(self._protection))
         return self._protection
+
+    def untrusted_spans(self, untrusted: Iterable[Sequence[int]], length: int) -> Spans:
+        """What a caller gave as the untrusted spans of a text, in order, and merged.
+
+        Args:
+            untrusted: Pairs ``(start, stop)`` of characters.
+            length: Characters of the text.
+
+        Raises:
+            TypeError: They are something else.
+            IndexError: A span does not lie in the text.
+            Unprotectable: There are some, and special tokens of this tokenizer cannot be told apart.
+        """
+        spans = checked_spans(untrusted, length)
+        if spans:
+            _ = self.protection
+        return spans
 
     def encode(self, text: str, *, add_special_tokens: bool = False, untrusted: Iterable[Sequence[int]] = ()) -> Ids:
         """The ids of a text: what the reference library gives for it.
@@ -151,7 +173,7 @@ class Tokenizer:
             '<|im_end|>'
         """
         text = valid_text(text)
-        spans = checked_spans(untrusted, len(text))
+        spans = self.untrusted_spans(untrusted, len(text))
         if spans and self.protection.is_forged(text, spans):
             if add_special_tokens:
                 return self.protection.encode_with_special_tokens(text, spans)

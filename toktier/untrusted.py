@@ -42,7 +42,6 @@ def checked_spans(untrusted: Iterable[Sequence[int]], length: int) -> Spans:
         >>> checked_spans([(7, 9), (2, 5), (5, 6), (4, 4)], 10)
         ((2, 6), (7, 9))
     """
-    found: list[Span] = []
     try:
         pairs = sorted((operator.index(start), operator.index(stop)) for start, stop in untrusted)
     except (TypeError, ValueError) as error:
@@ -50,12 +49,7 @@ def checked_spans(untrusted: Iterable[Sequence[int]], length: int) -> Spans:
     for start, stop in pairs:
         if not 0 <= start <= stop <= length:
             raise IndexError(f"untrusted span ({start}, {stop}) is out of range: 0 <= start <= stop <= {length}")
-        if start == stop:
-            continue
-        if found and start <= found[-1][1]:
-            start, stop = found[-1][0], max(stop, found.pop()[1])  # noqa: PLW2901
-        found.append((start, stop))
-    return tuple(found)
+    return merged(pairs)
 
 
 def is_text(special: Special) -> bool:
@@ -64,7 +58,7 @@ def is_text(special: Special) -> bool:
     Raises:
         ValueError: It is neither ``"token"`` nor ``"text"``.
     """
-    if special not in {"token", "text"}:
+    if special not in ("token", "text"):  # whatever it is, hashable or not
         raise ValueError(f"special must be 'token' or 'text', not {special!r}")
     return special == "text"
 
@@ -80,6 +74,21 @@ def within(spans: Spans, start: int, stop: int) -> Spans:
     first = bisect_right(spans, start, key=operator.itemgetter(1))
     last = bisect_left(spans, stop, key=operator.itemgetter(0))
     return tuple((max(a, start) - start, min(b, stop) - start) for a, b in spans[first:last])
+
+
+def merged(ascending: Iterable[Span]) -> Spans:
+    """Spans that begin in ascending order, less those that are empty, where what overlaps or touches is one.
+
+    >>> merged([(0, 2), (1, 3), (3, 5), (6, 6), (7, 8)])
+    ((0, 5), (7, 8))
+    """
+    found: list[Span] = []
+    for start, stop in ascending:
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(stop, found[-1][1])
+        elif start < stop:
+            found.append((start, stop))
+    return tuple(found)
 
 
 class Untrusted:
@@ -129,11 +138,8 @@ class Untrusted:
         """
         start, stop, size, spans = change
         at, behind = start - left, start - left + size
-        return (
-            *self.within(left, start),
-            *((a + at, b + at) for a, b in spans),
-            *((a + behind, b + behind) for a, b in self.within(stop, right)),
-        )
+        inside, after = ((a + at, b + at) for a, b in spans), self.within(stop, right)
+        return merged([*self.within(left, start), *inside, *((a + behind, b + behind) for a, b in after)])
 
     def replace(self, start: int, stop: int, size: int, spans: Spans) -> None:
         """Puts new characters in the place of some.

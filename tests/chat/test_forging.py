@@ -231,3 +231,12 @@ def test_one_session_that_sees_any_conversation_has_the_ids_of_each(style: str, 
     rendered = chat.template.render(messages)
     assert chat.text == rendered.text
     assert chat.tolist() == copy == oracle("toktier-mini").ids(rendered)
+
+
+def test_a_message_that_says_nothing_with_the_word_is_refused() -> None:
+    """``None`` elsewhere means that a field is absent: here it would mean that text is trusted."""
+    chat = ChatSession(material.load("toktier-mini"), "{{ messages[0].content }}")
+    with pytest.raises(ValueError, match=r"messages\[0\] has 'special': it must be 'token' or 'text', not None"):
+        chat.update([{"role": "user", "content": "Hi", "special": None}])
+    with pytest.raises(ValueError, match=r"it must be 'token' or 'text', not \[\]"):
+        chat.update([{"role": "user", "content": "Hi", "special": []}])

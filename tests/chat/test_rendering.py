@@ -265,7 +265,7 @@ except toktier.errors.MissingPackage as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "chat templates need the package jinja2: pip install 'toktier[chat]'\n"
+    assert done.stdout == "chat templates need the package jinja2: pip install jinja2\n"
 
 
 def test_threads_may_share_a_template() -> None:
@@ -278,3 +278,10 @@ def test_threads_may_share_a_template() -> None:
     alone = [call() for call in calls]
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lambda k: calls[k % 4](), range(40))) == alone * 10
+
+
+@pytest.mark.parametrize("argument", ["continue_final_message", "tokenize", "return_tensors"])
+def test_arguments_that_only_transformers_knows_are_not_lost_without_a_word(argument: str) -> None:
+    arguments: dict[str, Any] = {argument: True}
+    with pytest.raises(TypeError, match=f"'{argument}' is known to apply_chat_template alone"):
+        ChatTemplate("{{ messages }}").render([{"role": "user", "content": ""}], **arguments)

@@ -15,6 +15,7 @@ import numpy as np
 from attrs import define, field
 
 import toktier
+from tests import material
 from tests.gpu.host import HostDevice
 from toktier.campaign.texts import fragments, random_text
 from toktier.engines.base import Ids
@@ -67,7 +68,7 @@ def small_kernels() -> Iterator[None]:
         yield
 
 
-CACHE = DiskCache()
+CACHE = DiskCache(material.cache())
 """Answers of the reference library."""
 
 

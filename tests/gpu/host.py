@@ -171,6 +171,8 @@ def compiled(source: Path) -> Path:
     Raises:
         RuntimeError: The compiler says no.
     """
+    import fcntl  # which a system without a compiler of this kind may lack
+
     command = compiler()
     if command is None:
         raise RuntimeError("there is no C++ compiler")
@@ -182,14 +184,15 @@ def compiled(source: Path) -> Path:
     folder = Path(tempfile.gettempdir()) / f"toktier-kernels-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     library = folder / f"{digest.hexdigest()[:32]}.so"
-    if not library.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with library.with_suffix(".lock").open("w") as lock, tempfile.TemporaryDirectory(dir=folder) as scratch:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
+        if not library.exists():
             (Path(scratch) / "kernels.cpp").write_text(text)
             includes = ("-I", str(source.parent.resolve()), "-I", str(SHIM.parent))
             # In two steps: a compiler that links with -fsanitize adds a library, of functions that the shim has itself.
             _call(scratch, command, *FLAGS, *includes, "-c", "kernels.cpp", "-o", "kernels.o")
             _call(scratch, command, "-shared", "kernels.o", "-o", "kernels.so")
-            (Path(scratch) / "kernels.so").replace(library)  # whoever else made it made the same
+            (Path(scratch) / "kernels.so").replace(library)
     return library
 
 

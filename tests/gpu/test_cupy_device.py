@@ -19,7 +19,7 @@ from toktier.engines.base import Inapplicable
 from toktier.engines.reference import ReferenceEngine
 from toktier.families.probing import DiskCache, Probe
 from toktier.gpu.cupy_device import CupyDevice
-from toktier.gpu.device import Device, Fill, Launch, Step
+from toktier.gpu.device import MISSING, Device, Fill, Launch, Step
 from toktier.gpu.engine import GpuEngine
 from toktier.gpu.source import kernels
 
@@ -211,7 +211,7 @@ def reason() -> str:
 
 def test_without_cupy_the_reason_is_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert reason() == "CuPy is not installed: pip install 'toktier[gpu]'"
+    assert reason() == MISSING
 
 
 def test_reasons(driver: Driver) -> None:

@@ -68,7 +68,7 @@ def compared(name: str, tok: toktier.Tokenizer, texts: list[str], seed: int) -> 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_every_kind_of_definition(name: str) -> None:
-    tok, seed = toktier.load(zoo.build(name)), SERVED.index(name)
+    tok, seed = material.registry().load(zoo.build(name)), SERVED.index(name)
     found = compared(name, tok, [*adversarial(tok, 120, seed)], seed % 4)
     assert found.wrong == []
     assert found.texts > 120
@@ -76,7 +76,7 @@ def test_every_kind_of_definition(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "text"), SMALLEST)
 def test_smallest_texts_that_were_wrong(name: str, text: str) -> None:
-    assert compared(name, toktier.load(zoo.build(name)), [text], 0).wrong == []
+    assert compared(name, material.registry().load(zoo.build(name)), [text], 0).wrong == []
 
 
 @pytest.mark.parametrize("name", ["toktier-mini", *PRODUCTION])
@@ -91,7 +91,7 @@ def test_tokenizers_as_they_are_used(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_says_why(name: str) -> None:
     with pytest.raises(Inapplicable, match=REFUSED[name]):
-        engine_of(toktier.load(zoo.build(name)), comparing.device())
+        engine_of(material.registry().load(zoo.build(name)), comparing.device())
 
 
 @pytest.mark.parametrize("family", [family.name for family in FAMILIES])
@@ -102,7 +102,7 @@ def test_public_families(family: str) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, tmp_path: Path) -> None:
-    tok = toktier.load(zoo.build("gpt4"))
+    tok = material.registry().load(zoo.build("gpt4"))
     comparison = Comparison()
     with small_kernels():
         comparison.run(engine_of(tok, changed_kernels(tmp_path, *FAULTS[fault])), tok, adversarial(tok, 120, 0))

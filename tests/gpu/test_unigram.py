@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
 import toktier
-from tests import zoo
+from tests import material, zoo
 from tests.builders import behind, unigram
 from tests.gpu import comparing, host
 from tests.gpu.comparing import Comparison, adversarial, changed_kernels, engine_of, small_kernels
@@ -94,7 +94,7 @@ def test_what_is_too_long_is_left_to_the_host() -> None:
 
 
 def tokenizer_of(name: str) -> toktier.Tokenizer:
-    return load(name[7:], STAND_IN) if name.startswith("public ") else toktier.load(zoo.build(name))
+    return load(name[7:], STAND_IN) if name.startswith("public ") else material.registry().load(zoo.build(name))
 
 
 @pytest.mark.parametrize("seed", [0, 7])

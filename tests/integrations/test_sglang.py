@@ -1,5 +1,6 @@
 import asyncio
 import inspect
+import json
 import sys
 import types
 from typing import Any
@@ -100,7 +101,7 @@ def test_each_text_of_a_list_has_its_own_key(how: str) -> None:
     encode(requests, how, {"text": [first, second], "rid": ["chat-1-1", "chat-2-1"], "cache_salt": ["a", "b"]})
     assert store.lookups() == {("session", "started"): 2}
     for salt, name in (("a", "chat-1"), ("b", "chat-2")):
-        assert store.explain(name, salt=salt)["call"] != "none"
+        assert store.explain(name, salt=json.dumps([salt, ""]))["call"] != "none"
 
 
 @both
@@ -130,6 +131,7 @@ def test_whatever_separates_the_servers_cache_separates_tenants(how: str) -> Non
         {"extra_key": "a"},
         {"cache_salt": "a", "extra_key": "a"},
         {"cache_salt": "a", "extra_key": "b"},
+        {"cache_salt": '["a", "b"]'},
     ]
     for salt in salts:
         encode(requests, how, {"text": text, **salt})

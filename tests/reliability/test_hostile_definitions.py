@@ -759,8 +759,7 @@ DANGEROUS: dict[str, tuple[Callable[[], Json | str | bytes], Expected, Limits]] 
 @pytest.mark.parametrize("name", DANGEROUS)
 def test_a_definition_that_could_take_everything_does_not(tmp_path: pathlib.Path, name: str) -> None:
     make, expected, limits = DANGEROUS[name]
-    cache = pathlib.Path(material._folder().name, "cache")
-    check(tried_apart(file_of(make(), tmp_path), cache, limits), expected)
+    check(tried_apart(file_of(make(), tmp_path), material.cache(), limits), expected)
 
 
 # Controls

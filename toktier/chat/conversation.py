@@ -125,7 +125,7 @@ def _message(number: int, message: Message) -> dict[str, Any]:
             f"messages[{number}] must be a dictionary such as {{'role': ...}}, not {type(message).__name__}"
         )
     # Interfaces send None for what is not there, which templates would write out.
-    kept = {key: value for key, value in plain.items() if value is not None}
+    kept = {key: value for key, value in plain.items() if value is not None or key == "special"}
     reasoning = next((kept[key] for key in REASONING if key in kept), None)
     return kept if reasoning is None else {"thinking": reasoning, **kept, "reasoning_content": reasoning}
 

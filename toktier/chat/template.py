@@ -21,6 +21,24 @@ if TYPE_CHECKING:
     from toktier.chat.environment import Program
 
 
+ELSEWHERE = frozenset(
+    {
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "max_length",
+        "padding",
+        "return_assistant_tokens_mask",
+        "return_dict",
+        "return_tensors",
+        "tokenize",
+        "tokenizer_kwargs",
+        "truncation",
+    }
+)
+"""Arguments of ``apply_chat_template`` that mean something there, and would be lost here without a word."""
+
+
 @frozen
 class Rendered:
     """A conversation as text.
@@ -66,7 +84,7 @@ class ChatTemplate:
         try:
             from toktier.chat.environment import Program
         except ModuleNotFoundError:
-            raise MissingPackage("chat templates need the package jinja2: pip install 'toktier[chat]'") from None
+            raise MissingPackage("chat templates need the package jinja2: pip install jinja2") from None
         sources: Any = {finding.DEFAULT: source} if isinstance(source, str) else source
         if not isinstance(sources, Mapping) or not all(isinstance(text, str) for text in sources.values()):
             raise TypeError(f"source must be a str, or names and strings, not {source!r}")
@@ -116,16 +134,17 @@ class ChatTemplate:
             raise UnknownTemplate(f"there is no {str(path)!r}: give a template, or the path of one or of a directory")
         directory = path if path.is_dir() else path.parent
         if template is not None:
-            sources, place = {finding.DEFAULT: template}, "the template"
+            sources, file = {finding.DEFAULT: template}, None
         elif path.is_dir():
             sources, file = finding.templates_in(path)
-            place = str(file)
         else:
-            is_json = path.suffix == ".json"
+            file, is_json = path, path.suffix == ".json"
             sources = finding.templates_of(path) if is_json else {finding.DEFAULT: finding.text_of(path)}
-            place = str(path)
             if not sources:
                 raise UnknownTemplate(f"{path} has no field chat_template: give the directory, or a template")
+        place = "the template" if file is None else str(file)
+        if file is not None and file.suffix == ".json":
+            place = f"chat_template of {file}"  # lines are those of the field
         if name is not None:
             if name not in sources:
                 raise UnknownTemplate(f"{place} has no template {name!r}, but {', '.join(map(repr, sources))}")
@@ -171,12 +190,14 @@ class ChatTemplate:
             variables: What else the template reads, such as ``enable_thinking=False``.
 
         Raises:
-            TypeError: Something is of another type.
+            TypeError: Something is of another type, or an argument of ``apply_chat_template`` that is not known here.
             ValueError: There is no message, or a value of ``special`` is unknown.
             TemplateFailure: The template cannot render this, or refuses to.
             UnknownTemplate: There are several, and none is the default.
             InvalidTemplate: It cannot say which characters are untrusted, and some are.
         """
+        if unknown := sorted(variables.keys() & ELSEWHERE):
+            raise TypeError(f"{unknown[0]!r} is known to apply_chat_template alone, and no variable of a template")
         now = datetime.now()
         own = {**self._variables, "add_generation_prompt": add_generation_prompt}
         given = conversation(messages, tools, documents, own=own, variables=variables, special=special)

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from toktier.errors import EngineFailure
+
 Ids: TypeAlias = npt.NDArray[np.uint32]
 """Token ids, uint32, shape (tokens,)."""
 
@@ -69,6 +71,14 @@ def checked(engine: Engine, ids: Any) -> Ids:
     if ids.ndim != 1:
         raise TypeError(f"engine {engine.name!r} gave ids of shape {ids.shape}, not (tokens,)")
     return ids  # type: ignore[no-any-return]
+
+
+def failure(library: str, error: BaseException, size: int) -> BaseException:
+    """What to raise where a library has raised on a text of so many characters."""
+    # Too little memory is not a matter of the text.
+    if not contained(error) or isinstance(error, MemoryError):
+        return error
+    return EngineFailure(f"{library} cannot encode a text of {size} characters: {error}")
 
 
 def is_panic(error: BaseException) -> bool:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import tokenizers
 
-from toktier.engines.base import Ids, contained
+from toktier.engines.base import Ids, failure
 from toktier.engines.continuing import encode_continuing
-from toktier.engines.special import Aliases, SpecialAsText
-from toktier.errors import EngineFailure
+from toktier.engines.special import Aliases, SpecialAsText, refuse_what_the_model_gives
 from toktier.families.definition import Definition
 from toktier.families.family import Family, valid_text
 from toktier.families.probing import DiskCache, Probe
@@ -57,16 +56,19 @@ class ReferenceEngine:
         """Whether special tokens are text in any text, since the tokenizer was loaded with that setting."""
         return bool(self.tokenizer.encode_special_tokens)
 
-    def special_as_text(self, definition: Definition) -> SpecialAsText:
+    def special_as_text(self, definition: Definition, cache: DiskCache) -> SpecialAsText:
         """What encodes a text in which some special tokens are text.
 
         Args:
             definition: What this engine was made from.
+            cache: Keeps what the library was asked.
 
         Raises:
             Unprotectable: Special tokens are found in a way that does not allow for it.
         """
-        return Aliases(self.tokenizer, definition)
+        aliases = Aliases(self.tokenizer, definition)
+        refuse_what_the_model_gives(self.tokenizer, definition, self.probe(cache))
+        return aliases
 
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
         """The ids of a text, uint32, shape (tokens,)."""
@@ -97,10 +99,5 @@ class ReferenceEngine:
         except BaseException as error:
             for text in texts:
                 valid_text(text)
-            # Too little memory is not a matter of the text.
-            if not contained(error) or isinstance(error, MemoryError):
-                raise
-            raise EngineFailure(
-                f"the library cannot encode a text of {sum(map(len, texts))} characters: {error}"
-            ) from None
+            raise failure("the library", error, sum(map(len, texts))) from None
         return [np.array(encoding.ids, np.uint32) for encoding in encodings]

@@ -15,11 +15,11 @@ import tiktoken
 import tokenizers
 from attrs import frozen
 
-from toktier.engines.base import Ids, Inapplicable, contained
+from toktier.engines.base import Ids, Inapplicable, failure
 from toktier.engines.literals import Finder
 from toktier.engines.reference import ReferenceEngine
 from toktier.engines.special import Counted, SpecialAsText
-from toktier.errors import EngineFailure, UnknownEngine, Unprotectable
+from toktier.errors import UnknownEngine, Unprotectable
 from toktier.families.definition import Definition
 from toktier.families.family import Family, valid_text
 from toktier.families.formats.probe import TiktokenProbe
@@ -72,16 +72,8 @@ class TiktokenReference(ReferenceEngine):
             allowed = special.found(text) if special.unambiguous else self.encoding.special_tokens_set
             ids: Ids = self.encoding.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
         except BaseException as error:
-            raise self.failure(error, text) from None
+            raise failure("tiktoken", error, len(text)) from None
         return ids
-
-    @staticmethod
-    def failure(error: BaseException, text: str) -> BaseException:
-        """What to raise where the library has raised on a text."""
-        # Too little memory is not a matter of the text.
-        if not contained(error) or isinstance(error, MemoryError):
-            return error
-        return EngineFailure(f"tiktoken cannot encode a text of {len(text)} characters: {error}")
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts."""
@@ -114,7 +106,7 @@ class TiktokenReference(ReferenceEngine):
         """No setting makes it so."""
         return False
 
-    def special_as_text(self, definition: Definition) -> SpecialAsText:
+    def special_as_text(self, definition: Definition, cache: DiskCache) -> SpecialAsText:
         """What encodes a text in which some special tokens are text.
 
         Raises:
@@ -154,7 +146,7 @@ class _Stretches:
         try:
             return self.engine.encoding.encode_ordinary(text)
         except BaseException as error:
-            raise self.engine.failure(error, text) from None
+            raise failure("tiktoken", error, len(text)) from None
 
 
 class NoTokenizer(Inapplicable, UnknownEngine):

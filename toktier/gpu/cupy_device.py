@@ -15,7 +15,7 @@ import numpy.typing as npt
 from attrs import frozen
 
 from toktier.engines.base import Inapplicable
-from toktier.gpu.device import Array, Fill, Step
+from toktier.gpu.device import MISSING, Array, Fill, Step
 from toktier.gpu.source import kernels, whole
 
 OLDEST = (8, 0)
@@ -219,7 +219,7 @@ def _cupy() -> Any:
         import cupy
     except (ImportError, OSError) as error:  # OSError: it makes the folder of its cache
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
-            raise Inapplicable("CuPy is not installed: pip install 'toktier[gpu]'") from None
+            raise Inapplicable(MISSING) from None
         raise Inapplicable(f"CuPy cannot be imported: {_line(error)}") from error
     if cupy.cuda.runtime.is_hip:
         raise Inapplicable("CuPy was built for ROCm, and the kernels are for CUDA")

@@ -16,6 +16,9 @@ from attrs import frozen
 Array: TypeAlias = Any
 """Memory of a device, of one type and size; only its device knows more."""
 
+MISSING = "CuPy is not installed: pip install cupy-cuda13x 'cuda-toolkit[cudart,nvrtc]==13.*'"
+"""Why there is no device where its package is not there."""
+
 
 @frozen
 class Fill:

@@ -20,7 +20,7 @@ from toktier.errors import InvalidText
 from toktier.families.family import Family
 from toktier.families.probing import Probe
 from toktier.gpu import source
-from toktier.gpu.device import Array, Device
+from toktier.gpu.device import MISSING, Array, Device
 from toktier.gpu.encoder import LARGEST, TEXT_BYTES, Bucket, Encoder, TooMuch, device_errors
 from toktier.gpu.pool import Pool
 from toktier.gpu.tables import tables_of
@@ -93,7 +93,7 @@ class GpuEngine:
     def check(family: Family, reference: ReferenceEngine) -> None:
         """Raises :class:`Inapplicable` for what can be told at once."""
         if importlib.util.find_spec("cupy") is None:
-            raise Inapplicable("CuPy is not installed: pip install 'toktier[gpu]'")
+            raise Inapplicable(MISSING)
         _refuse(family, reference)
 
     def encode(self, text: str, *, continuation: bool = False) -> Ids:

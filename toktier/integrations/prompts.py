@@ -13,7 +13,7 @@ from toktier.integrations.encodings import affixes
 from toktier.integrations.keys import SessionKey, checked_request_ids, session_key
 from toktier.store import SessionStore
 
-Spans: TypeAlias = Iterable[Sequence[int]]
+AnySpans: TypeAlias = Iterable[Sequence[int]]
 """Spans ``(start, stop)`` of characters that users wrote: special tokens in them are text."""
 
 
@@ -66,14 +66,14 @@ class PromptEncoder:
             session_id=session_id, cache_salt=cache_salt, request_id=request_id, request_ids=self._request_ids
         )
 
-    def encode(self, text: str, key: SessionKey, *, add_special_tokens: bool, untrusted: Spans = ()) -> list[int]:
+    def encode(self, text: str, key: SessionKey, *, add_special_tokens: bool, untrusted: AnySpans = ()) -> list[int]:
         """The ids of a whole prompt, in a list of the caller's own.
 
         Args:
             text: The prompt, such as a rendered transcript.
             key: Which session it belongs to.
             add_special_tokens: Apply the tokenizer's own post-processor, as servers do where no chat template did.
-            untrusted: Spans of characters that users wrote.
+            untrusted: AnySpans of characters that users wrote.
 
         Raises:
             TypeError: An argument is of another type.
@@ -86,7 +86,7 @@ class PromptEncoder:
         return self._listed(ids, add_special_tokens)
 
     async def encode_async(
-        self, text: str, key: SessionKey, *, add_special_tokens: bool, untrusted: Spans = ()
+        self, text: str, key: SessionKey, *, add_special_tokens: bool, untrusted: AnySpans = ()
     ) -> list[int]:
         """The same as :meth:`encode`, for an event loop."""
         if add_special_tokens and not self.adds_around:
@@ -94,7 +94,7 @@ class PromptEncoder:
         ids = await self._store.encode_async(text, session=key.session, salt=key.salt, untrusted=untrusted)
         return self._listed(ids, add_special_tokens)
 
-    def _in_full(self, text: str, untrusted: Spans) -> list[int]:
+    def _in_full(self, text: str, untrusted: AnySpans) -> list[int]:
         return cast("list[int]", self._tok.encode(text, add_special_tokens=True, untrusted=untrusted).tolist())
 
     def _listed(self, ids: Ids, add_special_tokens: bool) -> list[int]:

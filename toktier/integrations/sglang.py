@@ -17,7 +17,7 @@ from attrs import frozen
 
 from toktier.integrations.hooks import with_reuse
 from toktier.integrations.keys import SessionKey
-from toktier.integrations.prompts import PromptEncoder, Spans
+from toktier.integrations.prompts import AnySpans, PromptEncoder
 from toktier.store import SessionStore
 
 TEXTS = ("prompt", "text")
@@ -80,7 +80,7 @@ class GenerateRequests:
         request: Mapping[str, Any],
         *,
         add_special_tokens: bool = True,
-        untrusted: Spans | Iterable[Spans] = (),
+        untrusted: AnySpans | Iterable[AnySpans] = (),
     ) -> dict[str, Any]:
         """A request with ids in the place of its text, and with everything else that it had.
 
@@ -92,7 +92,7 @@ class GenerateRequests:
                 key. A name that is given once for several texts names none of them, and a text that continues what the
                 server holds (``session_params``) is no transcript: those go by content.
             add_special_tokens: As SGLang has it: True for texts, False for a rendered chat.
-            untrusted: Spans ``(start, stop)`` of characters of the text that users wrote: special tokens in them are
+            untrusted: AnySpans ``(start, stop)`` of characters of the text that users wrote: special tokens in them are
                 text. For a list of texts, such spans for each.
 
         Raises:
@@ -116,7 +116,7 @@ class GenerateRequests:
         request: Mapping[str, Any],
         *,
         add_special_tokens: bool = True,
-        untrusted: Spans | Iterable[Spans] = (),
+        untrusted: AnySpans | Iterable[AnySpans] = (),
     ) -> dict[str, Any]:
         """The same as :meth:`encode`, for an event loop."""
         prompts = self._prompts(request, untrusted)
@@ -126,7 +126,7 @@ class GenerateRequests:
         calls = [encode(p.text, p.key, add_special_tokens=add_special_tokens, untrusted=p.untrusted) for p in prompts]
         return _with_ids(request, await asyncio.gather(*calls))
 
-    def _prompts(self, request: Mapping[str, Any], untrusted: Spans | Iterable[Spans]) -> list[_Prompt] | None:
+    def _prompts(self, request: Mapping[str, Any], untrusted: AnySpans | Iterable[AnySpans]) -> list[_Prompt] | None:
         """The texts of a request, each with its key; None if SGLang has to encode them, or there is none."""
         if not isinstance(request, Mapping):
             raise TypeError(f"request must be a dictionary of arguments, not {type(request).__name__}")
@@ -177,7 +177,7 @@ class GenerateRequests:
             request_id=own.get("rid", rid) if is_transcript else None,
         )
         # Either of the two keeps the server from sharing what it has computed.
-        return SessionKey(key.session, json.dumps([key.salt, extra])) if extra else key
+        return SessionKey(key.session, json.dumps([key.salt, extra or ""]) if extra or key.salt else "")
 
 
 def _is_there(media: Any) -> bool:

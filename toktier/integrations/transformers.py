@@ -13,6 +13,7 @@ import copy
 import functools
 from typing import Any, TypeVar
 
+from toktier.errors import MissingPackage
 from toktier.integrations.encodings import Pending
 from toktier.integrations.reuse import Backend, Reuse
 from toktier.store import SessionStore
@@ -20,8 +21,8 @@ from toktier.store import SessionStore
 try:
     from transformers import BatchEncoding, PreTrainedTokenizerFast
 except ImportError:
-    raise ImportError(
-        "toktier.integrations.transformers needs the package transformers: pip install 'toktier[transformers]'"
+    raise MissingPackage(
+        "toktier.integrations.transformers needs the package transformers: pip install 'transformers>=4.51'"
     ) from None
 
 REUSE = "_toktier_reuse"

@@ -12,7 +12,7 @@ from typing import Any
 
 from toktier.integrations.hooks import with_reuse
 from toktier.integrations.keys import SessionKey
-from toktier.integrations.prompts import PromptEncoder, Spans
+from toktier.integrations.prompts import AnySpans, PromptEncoder
 from toktier.store import SessionStore
 
 MODE = "toktier"
@@ -60,7 +60,7 @@ class TokensPrompts:
         request_id: str | None = None,
         add_special_tokens: bool = True,
         truncate_prompt_tokens: int | None = None,
-        untrusted: Spans = (),
+        untrusted: AnySpans = (),
     ) -> dict[str, Any]:
         """A prompt with its ids, and with everything else that it had.
 
@@ -73,7 +73,7 @@ class TokensPrompts:
             add_special_tokens: As vLLM has it: True for completions, False for a rendered chat.
             truncate_prompt_tokens: Keep this many ids of a text that has more: the last, behind what is added at the
                 beginning. That is vLLM's way as long as no ``truncation_side`` is given.
-            untrusted: Spans ``(start, stop)`` of characters of the text that users wrote: special tokens in them are
+            untrusted: AnySpans ``(start, stop)`` of characters of the text that users wrote: special tokens in them are
                 text.
 
         Raises:
@@ -99,7 +99,7 @@ class TokensPrompts:
         request_id: str | None = None,
         add_special_tokens: bool = True,
         truncate_prompt_tokens: int | None = None,
-        untrusted: Spans = (),
+        untrusted: AnySpans = (),
     ) -> dict[str, Any]:
         """The same as :meth:`encode`, for an event loop."""
         prompt = _dictionary(prompt)
