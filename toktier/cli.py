@@ -1,4 +1,4 @@
-"""The command line: ``toktier inspect``, ``encode``, ``verify``, ``demo`` and ``bench``; the way to all commands."""
+"""The command line: ``toktier inspect``, ``encode``, ``view``, ``verify``, ``demo``, ``bench``; the way to all of them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ try:
     from toktier.campaign.commands import reproduce, verify
     from toktier.inspection import inspection, overview, relation, shown, visible
     from toktier.terminal import Failure, plain_console, read, with_pattern
+    from toktier.view.command import view
 except ModuleNotFoundError as missing:
     package = str(missing.name).partition(".")[0]
     print(f"the command line needs the package {package}: pip install click rich", file=sys.stderr)
@@ -68,11 +69,13 @@ def main() -> None:
       toktier demo                      what it is good for, on this machine
       toktier inspect tokenizer.json    whether your tokenizer is supported, and if not, why
       toktier verify tokenizer.json     whether any id differs, on your own machine and texts
+      toktier view toktier-mini FILE    the tokens of a text and its cuts, as a page to look at
     """  # noqa: D301
 
 
 main.add_command(verify)
 main.add_command(reproduce)
+main.add_command(view)
 
 
 @main.command()
