@@ -1,4 +1,4 @@
-"""The command line: ``toktier inspect``, ``encode``, ``view``, ``verify``, ``demo``, ``bench``; the way to all of them."""
+"""The command line: ``toktier inspect``, ``encode``, ``view``, ``verify``, ``demo`` and ``bench``; where all begin."""
 
 from __future__ import annotations
 
