@@ -363,6 +363,23 @@ def test_a_store_heeds_it_in_an_event_loop() -> None:
     asyncio.run(calls())
 
 
+def test_few_spans_do_not_make_a_call_leave_the_event_loop() -> None:
+    store, text = SessionStore(mini()), f"user: {END}"
+    store.encode(text, session="one", untrusted=[(6, 16)])
+
+    with mock.patch.object(store, "_elsewhere", side_effect=AssertionError("it has left")):
+        ids = asyncio.run(store.encode_async(text + "!", session="one", untrusted=[(6, 16)]))
+    assert ids.tolist() == oracle("toktier-mini").encode(text + "!", ((6, 16),))
+
+
+def test_spans_that_are_none_are_refused_in_an_event_loop_as_well() -> None:
+    store = SessionStore(mini())
+    wrong: list[tuple[Any, type[Exception]]] = [([3], TypeError), ([(1, 2, 3)], TypeError), ([(0, 99)], IndexError)]
+    for untrusted, error in wrong:
+        with pytest.raises(error, match="untrusted"):
+            asyncio.run(store.encode_async("text", untrusted=untrusted))
+
+
 # What cannot be protected.
 
 

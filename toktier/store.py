@@ -34,7 +34,7 @@ from toktier.saver import Saver
 from toktier.session import Change, Session
 from toktier.shelf import Entry, Key, Shelf, Usage, trying
 from toktier.tokenizer import Tokenizer
-from toktier.untrusted import Spans
+from toktier.untrusted import Spans, checked_spans
 
 SHORT_SHARE = 16
 """What part of its bytes a store may use for texts that are too short to be looked for by their prefixes."""
@@ -227,9 +227,9 @@ class SessionStore:
         take longer to be woken. Everything else is done by another thread, and awaited.
         """
         text = self._checked(text, session, salt, patch=patch)
-        spans = tuple((start, stop) for start, stop in untrusted)
-        if spans:  # the first time, what heeds them has to be made
-            spans = await self._elsewhere(functools.partial(self._tok.untrusted_spans, spans, len(text)))
+        spans = checked_spans(untrusted, len(text))
+        if spans and not self._tok.heeds_untrusted:  # what does has to be made once, which takes a while
+            await self._elsewhere(functools.partial(self._tok.untrusted_spans, spans, len(text)))
         if session is None:
             if len(text) < SHORTEST and (known := self._remembered(text, salt, spans)) is not None:
                 return known

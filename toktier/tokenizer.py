@@ -128,6 +128,11 @@ class Tokenizer:
             raise Unprotectable(str(self._protection))
         return self._protection
 
+    @property
+    def heeds_untrusted(self) -> bool:
+        """Whether :attr:`protection` was made already, so that it costs nothing."""
+        return isinstance(self._protection, Protection)
+
     def untrusted_spans(self, untrusted: Iterable[Sequence[int]], length: int) -> Spans:
         """What a caller gave as the untrusted spans of a text, in order, and merged.
 

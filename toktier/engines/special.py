@@ -8,7 +8,6 @@ of characters that no other token has. Whatever the library does around a token,
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import threading
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from attrs import evolve
 
 from toktier.engines.base import Ids, failure
 from toktier.errors import Unprotectable
+from toktier.families.bytelevel import BYTE
 from toktier.families.definition import Definition
 from toktier.families.family import Family
 from toktier.families.literal import Literal
@@ -239,9 +239,6 @@ def _first_hidden(content: str, special: Sequence[str]) -> str | None:
 
 NOTHING = json.dumps({"type": "Sequence", "normalizers": []})
 """A normalizer that is none."""
-
-BYTE = re.compile("<0x[0-9A-F]{2}>")
-"""An entry that stands for a byte, of which characters consist that a model does not know."""
 
 
 def _alias(token: Literal, content: str) -> tokenizers.AddedToken:

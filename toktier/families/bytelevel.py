@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 import numpy.typing as npt
 
 from toktier.families.probing import CODE_POINTS
+
+BYTE = re.compile("<0x([0-9A-F]{2})>")
+"""How a vocabulary of pieces writes a single byte, which stands for a part of a character that it does not have."""
 
 
 def byte_alphabet() -> dict[str, int]:

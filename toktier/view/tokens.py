@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import re
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -22,16 +21,13 @@ from toktier.engines.base import Ids
 from toktier.engines.continuing import lead_of
 from toktier.engines.tiktoken_reference import TiktokenReference
 from toktier.errors import EngineFailure
-from toktier.families.bytelevel import byte_alphabet
+from toktier.families.bytelevel import BYTE, byte_alphabet
 from toktier.replay import reference_of
 from toktier.tokenizer import Tokenizer
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 
 Kind: TypeAlias = Literal["token", "added", "special"]
-
-BYTE = re.compile("<0x([0-9A-F]{2})>")
-"""How a vocabulary of pieces writes a single byte, which stands for a part of a character that it does not have."""
 
 
 @frozen
