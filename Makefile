@@ -4,16 +4,18 @@
 #   make examples   each example, and whether it prints what the documentation shows
 #   make docs       the documentation, into docs/_build/html
 #   make campaign   the long differential tests
+#   make release    what is published, into dist/, if it works in clean environments
 #   make format     rewrite the code in the project's style
 #   make clean      remove all that the other targets made
 # Another interpreter: make test PYTHON=python3.13
+# The release with others, too: make release WITH="python3.10 python3.13"
 
 PYTHON ?= python3
 BIN := .venv/bin
 # Stamps, not the folder: they exist only once an installation has succeeded.
 READY := .venv/.ready
 
-.PHONY: demo test lint types unit examples docs campaign format clean
+.PHONY: demo test lint types unit examples docs campaign release format clean
 
 demo: .venv/.demo
 	@$(BIN)/toktier demo
@@ -41,6 +43,9 @@ docs: $(READY)
 campaign: $(READY)
 	$(BIN)/python -m tests.campaign
 
+release: .venv/.release
+	$(BIN)/python -m tests.release $(addprefix --python=,$(WITH))
+
 format: $(READY)
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format --quiet .
@@ -51,7 +56,8 @@ clean:
 
 .venv/.demo: EXTRAS = cli
 $(READY): EXTRAS = test,docs
-.venv/.demo $(READY): pyproject.toml
+.venv/.release: EXTRAS = release
+.venv/.demo $(READY) .venv/.release: pyproject.toml
 	@echo "Setting up .venv with '.[$(EXTRAS)]' (once; a minute or two) ..."
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[$(EXTRAS)]'

@@ -10,7 +10,7 @@ import pathlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import chain
 
 import attrs
@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests import material
+from toktier.bench.heading import heading
 from toktier.replay import library_session
 
 
@@ -31,7 +32,7 @@ class Figure:
         what: What was measured.
         at: On what, or at which size.
         value: The figure; of repeated measurements the median.
-        unit: ``us``, ``ms``, ``s``, ``characters``, ``bytes``, or nothing for a ratio.
+        unit: Such as ``us``, ``ms``, ``s``, ``characters``, ``bytes per id``; nothing for a ratio or a count.
         p90: Nine out of ten measurements were no greater.
         beside: What was measured in turns with it.
         beside_value: Its median, in the same unit.
@@ -100,8 +101,8 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def show(title: str, figures: Sequence[Figure], file: pathlib.Path | None) -> None:
-    """Prints one table, and writes the figures to a file if there is to be one."""
+def show(title: str, figures: Sequence[Figure], file: pathlib.Path | None, **more: object) -> None:
+    """Prints one table, and writes the figures and what else there is to a file if there is to be one."""
     rows = []
     for f in figures:
         met = "" if f.limit is None else "met" if f.value <= f.limit else "[bold red]missed[/]"
@@ -110,24 +111,37 @@ def show(title: str, figures: Sequence[Figure], file: pathlib.Path | None) -> No
             (f.what, f.at, number(f.value), number(f.p90), f.unit, other, number(f.ratio), number(f.limit), met)
         )
     table(title, ("", "", "median", "P90", "", "beside it", "ratio", "limit", ""), rows)
-    write(title, [attrs.asdict(figure) | {"ratio": figure.ratio} for figure in figures], file)
+    write(title, [attrs.asdict(figure) | {"ratio": figure.ratio} for figure in figures], file, **more)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table, without the columns that have nothing in them."""
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: Container[int] = range(2)) -> None:
+    """Prints a table, without the columns that have nothing in them.
+
+    Args:
+        title: What stands above it.
+        columns: Their names.
+        rows: Their cells.
+        words: Which columns are words, all others being numbers.
+    """
     result = Table(title=title, box=box.SIMPLE, pad_edge=False)
     filled = [k for k in range(len(columns)) if any(row[k] for row in rows)]
     for k in filled:
-        result.add_column(columns[k], justify="right" if k > 1 else "left")
+        result.add_column(columns[k], justify="left" if k in words else "right")
     for row in rows:
         result.add_row(*(row[k] for k in filled))
-    (Console() if sys.stdout.isatty() else Console(width=150)).print(result)
+    (Console() if sys.stdout.isatty() else Console(width=170)).print(result)
 
 
-def write(title: str, figures: Sequence[Mapping[str, object]], file: pathlib.Path | None) -> None:
-    """Writes figures to a JSON file, if there is to be one."""
+def write(title: str, figures: Sequence[Mapping[str, object]], file: pathlib.Path | None, **more: object) -> None:
+    """Writes figures and what else there is to a JSON file, if there is to be one."""
     if file is not None:
-        file.write_text(json.dumps({"title": title, "figures": figures}, indent=2) + "\n", encoding="utf-8")
+        save(title, more | {"figures": figures}, file)
+
+
+def save(title: str, content: Mapping[str, object], file: pathlib.Path) -> None:
+    """Writes a JSON file under a head that says whence it comes."""
+    headed = heading(title) | dict(content)
+    file.write_text(json.dumps(headed, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def number(value: float | None) -> str:

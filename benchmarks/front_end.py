@@ -100,7 +100,7 @@ def show(title: str, ours: dict[str, float], plain: dict[str, float]) -> None:
     common.table(title, ("", "", "toktier", PLAIN, "ratio"), rows)
 
 
-def main() -> None:
+def main() -> int:
     """Measures, and prints one table for each rate."""
     parser = common.arguments(__doc__)
     parser.add_argument("--tokenizer", default="toktier-mini", choices=material.available())
@@ -128,7 +128,8 @@ def main() -> None:
             show(title, found["toktier"], found[PLAIN])
             rows += [{"rate": rate, "server": name} | values for name, values in found.items()]
     common.write(f"{options.tokenizer}, {options.sessions} sessions", rows, options.json)
+    return 0 if all(row["answers compared with the reference"] == row["of these exact"] for row in rows) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

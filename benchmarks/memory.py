@@ -65,7 +65,8 @@ def main() -> None:
         Figure("median of the last quarter, beside the second", "", _quarter(seen, 3) / _quarter(seen, 1), limit=1.1),
         Figure("time", "", time.perf_counter() - began, "s"),
     ]
-    show(f"{what}, {options.tokenizer}", figures, options.json)
+    passed = {"characters": int(options.characters), "resident": seen}
+    show(f"{what}, {options.tokenizer}", figures, options.json, **passed)
 
 
 def _quarter(seen: list[float], which: int) -> float:

@@ -21,6 +21,7 @@ from benchmarks.common import Figure, arguments, beside, in_turns, show, timed, 
 from tests import material
 from toktier import Session, Tokenizer
 from toktier.engines.base import Engine, Ids
+from toktier.piecetable import PieceTable
 
 APPEND = 1400
 """Characters of one append: what a turn of a coding agent adds, about."""
@@ -104,7 +105,7 @@ def memory(tok: Tokenizer) -> list[Figure]:
         grown = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
         # A text given at once stays the caller's own string; one that was appended is the session's.
-        grown -= sum(sys.getsizeof(s) - sys.getsizeof("") for s in session._table._sources if s is not text)
+        grown -= sum(sys.getsizeof(s) - sys.getsizeof("") for s in _text(session)._sources if s is not text)
         what = f"state beyond a text {how}"
         figures.append(Figure(what, _size(MILLION), own_size(session) / len(session), unit, limit=5))
         figures.append(Figure(f"{what}, traced", _size(MILLION), grown / len(session), unit, limit=5))
@@ -113,9 +114,12 @@ def memory(tok: Tokenizer) -> list[Figure]:
 
 def own_size(session: Session) -> int:
     """Bytes of all the parts of a session but the characters of its text."""
-    ids, seams = session._ids, session._seams
-    parts = (session, ids, seams, seams._positions, seams._counts)
-    return sum(map(sys.getsizeof, parts)) + ids.nbytes + session._table.nbytes_overhead()
+    text = _text(session)
+    return session.nbytes - text.nbytes + text.nbytes_overhead()
+
+
+def _text(session: Session) -> PieceTable:
+    return session._served.held.table
 
 
 def beside_everything(tok: Tokenizer, repeats: int) -> list[Figure]:

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 
 import toktier
-from benchmarks.common import Figure, arguments, show, timed, transcript
+from benchmarks.common import Figure, arguments, beside, show, timed, transcript
 from tests import material
 from toktier import SessionStore, Tokenizer
 from toktier.bench.measuring import engine_of
@@ -49,11 +49,9 @@ def planning(tok: Tokenizer, repeats: int) -> list[Figure]:
                 if number > 1:  # libraries that remember have seen it all
                     seconds[what].append(time.perf_counter() - start)
                 del result
-        medians = {call: statistics.median(some) for call, some in seconds.items()}
-        figures += [
-            Figure(f"{name}: 4 M characters on one thread, to all cores", "", medians["one"] / medians["all"]),
-            Figure(f"{name}: start of a session, to an encode", "", medians["start"] / medians["all"]),
-        ]
+        cores = timed(f"{name}, all cores", "4 M", seconds["all"])
+        begun = timed(f"{name}, start of a session", "4 M", seconds["start"])
+        figures += [beside(cores, "one thread", seconds["one"]), beside(begun, "all cores", seconds["all"])]
     return figures
 
 
@@ -166,8 +164,15 @@ def beside_long_texts(tok: Tokenizer, engine: str, seconds: float) -> list[Figur
     allowed = max(3 * p99["alone"], p99["alone"] + 2e-3)
     return [
         *figures,
-        Figure("the same, with to what is allowed", "", p99["beside long texts"] / allowed, limit=1),
-        Figure("the same, with to in order", "", p99["beside long texts"] / p99["in order of arrival"], limit=0.1),
+        Figure(
+            "P99 of a turn beside long texts, to what is allowed", "1 M", p99["beside long texts"] / allowed, limit=1
+        ),
+        Figure(
+            "P99 of a turn beside long texts, to that in order of arrival",
+            "1 M",
+            p99["beside long texts"] / p99["in order of arrival"],
+            limit=0.1,
+        ),
     ]
 
 
@@ -218,7 +223,8 @@ def main() -> None:
         "memory": lambda: memory(tok, options.engine, 1000 if quick else 10_000, 1 << 27 if quick else 1 << 30),
     }
     wanted = [options.only] if options.only else parts
-    show(f"{options.tokenizer}, {options.engine}", [it for part in wanted for it in parts[part]()], options.json)
+    figures = [it for part in wanted for it in parts[part]()]
+    show(f"{options.tokenizer}, {options.engine}", figures, options.json, tokenizer=options.tokenizer)
 
 
 if __name__ == "__main__":

@@ -11,19 +11,19 @@ import functools
 import json
 import pathlib
 import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 import attrs
 from attrs import field, frozen
-from rich import box
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 import toktier
+from benchmarks import common
 from benchmarks.common import number
+from benchmarks.marks import renewed
+from benchmarks.tables import table
 from tests import material
 from tests.public.families import FAMILIES, FILE, STAND_IN, Public, kinds, load
 from toktier.campaign.verification import admitted
@@ -38,11 +38,12 @@ from toktier.inspection import PICTURES
 DOCUMENT = pathlib.Path(__file__).parents[1] / "docs" / "support.md"
 FIGURES = DOCUMENT.with_suffix(".json")
 
-BEGIN, END = "<!-- begin: python -m benchmarks.support -->", "<!-- end -->"
-"""What the table stands between."""
+PLACE = "support"
+"""Where the table stands in the document."""
 
 COLUMNS = ("family", "of", "pipeline", "atoms", "pairs", "cuts, such as", "apart", "engines", "on a GPU")
-ALIGNED = ("---", "---", "---", "--:", "--:", "---", "--:", "---", "---")
+WORDS = [k for k, name in enumerate(COLUMNS) if name not in ("atoms", "pairs", "apart")]
+"""The columns that are words."""
 
 CANDIDATES = ("e ", ".\n", "中文", "12", "a1", "aB", "e.", "\na", ". ", " a", "(a")
 """Pairs of characters that make good examples, the best first."""
@@ -170,16 +171,9 @@ def document_rows(rows: Sequence[Row]) -> list[list[str]]:
     return [document_row(best[family]) for family in dict.fromkeys(row.family for row in rows)]
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """The table of the document."""
-    lines = [COLUMNS, ALIGNED, *document_rows(rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
 def inserted(document: str, rows: Sequence[Row]) -> str:
     """The document with its table renewed."""
-    before, _, rest = document.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{markdown(rows)}\n\n{END}{rest.partition(END)[2]}"
+    return renewed(document, {PLACE: table(COLUMNS, document_rows(rows), WORDS)}, f"docs/{DOCUMENT.name}")
 
 
 def saved(file: pathlib.Path = FIGURES) -> list[Row]:
@@ -206,12 +200,8 @@ def measured_all(*, compare: bool, told: Callable[[str], None]) -> list[Row]:
 
 def show(rows: Sequence[Row]) -> None:
     """Prints the table."""
-    printed = Table(title="Public families", box=box.SIMPLE, pad_edge=False)
-    for name, marks in zip(COLUMNS, ALIGNED, strict=True):
-        printed.add_column(name, justify="right" if marks.endswith(":") else "left")
-    for cells in document_rows(rows):
-        printed.add_row(*(cell.replace("`", "").replace("\\|", "|") for cell in cells))
-    (Console() if sys.stdout.isatty() else Console(width=170)).print(printed)
+    cells = [[cell.replace("`", "").replace("\\|", "|") for cell in row] for row in document_rows(rows)]
+    common.table("Public families", COLUMNS, cells, WORDS)
 
 
 def main() -> None:
@@ -231,8 +221,7 @@ def main() -> None:
     show(rows)
     if not options.dry_run:
         DOCUMENT.write_text(inserted(DOCUMENT.read_text(encoding="utf-8"), rows), encoding="utf-8")
-        figures = {"title": "Public families", "rows": [attrs.asdict(row) for row in rows]}
-        FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        common.save("Public families", {"rows": [attrs.asdict(row) for row in rows]}, FIGURES)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
-"""What watching costs: ``python -m benchmarks.verify --tokenizer qwen3``.
+"""What watching costs: appends to a context of a million characters, with a shadow verifier at 5 % and without one.
 
-Appends of 1,400 characters to a context of a million, with a verifier at 5 % and without one, in turns and on the same
-text; and the counting by itself, which is on always. Times are medians.
+In turns and on the same text; and the counting by itself, which is on always.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-import statistics
 import time
 
+import numpy as np
+
 import toktier
-from benchmarks.common import transcript
+from benchmarks.common import Figure, arguments, show, transcript
 from tests import material
 from toktier.meter import Meter
 from toktier.verify import ShadowVerifier
@@ -45,7 +44,7 @@ def counting() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--tokenizer", default="toktier-mini", choices=material.available())
     parser.add_argument("--engine", default="gigatoken")
     options = parser.parse_args()
@@ -72,15 +71,17 @@ def main() -> None:
             else:
                 times[False] += appended(session, part)
         gc.collect()
-    for watched, what in ((False, "without a verifier"), (True, "with one, at 5 %")):
-        ordered = sorted(times[watched])
-        p95, p99 = (ordered[len(ordered) * share // 100] for share in (95, 99))
-        print(
-            f"{what:<20} median {statistics.median(ordered) * 1e6:6.1f} us, P95 {p95 * 1e6:7.1f}, P99 {p99 * 1e6:7.1f}"
-        )
-    ratio = statistics.median(times[True]) / statistics.median(times[False])
-    print(f"ratio of medians {ratio:.3f}; {checked} answers compared, {dropped} dropped, of {len(times[True])} appends")
-    print(f"counting a call: {min(counting() for _ in range(5)) * 1e9:.0f} ns")
+    what = f"append {FRESH:,} characters, a verifier looks at 5 %"
+    figures = []
+    for share, name in ((50, "median"), (95, "P95"), (99, "P99")):
+        alone, beside = (float(np.percentile(times[how], share)) * 1e6 for how in (False, True))
+        figures.append(Figure(what, f"1 M, {name}", beside, "us", beside="without one", beside_value=alone))
+    figures += [
+        Figure("answers compared", f"of {len(times[True]):,} appends", checked),
+        Figure("answers that were due and not compared", f"of {len(times[True]):,} appends", dropped),
+        Figure("counting a call", "", min(counting() for _ in range(5)) * 1e9, "ns"),
+    ]
+    show(f"{options.tokenizer}, {options.engine}", figures, options.json)
 
 
 if __name__ == "__main__":

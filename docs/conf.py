@@ -1,20 +1,24 @@
 """How Sphinx builds these pages. Nothing here needs a network."""
 
+import pathlib
 import sys
 
 import toktier
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))  # for docs.mathematics
 
 project = "toktier"
 author = "The toktier authors"
 project_copyright = author
 release = version = toktier.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "docs.mathematics"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"toktier {version}"
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+html_math_renderer = "mathml"
 myst_heading_anchors = 3
 
 autodoc_preserve_defaults = True

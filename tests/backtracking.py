@@ -13,18 +13,8 @@ from hypothesis import reject
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
-from toktier.families.pattern import (
-    Alternation,
-    Atomic,
-    CharacterClass,
-    Lookahead,
-    Mode,
-    Node,
-    Repeat,
-    Sequence,
-    Unsupported,
-    parse,
-)
+from toktier.families.pattern import Unsupported, parse
+from toktier.families.syntax import Alternation, Atomic, CharacterClass, Lookahead, Mode, Node, Repeat, Sequence
 
 Span = tuple[int, int]
 

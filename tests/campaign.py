@@ -39,20 +39,8 @@ from rich.table import Table
 import toktier
 from tests import material, zoo
 from tests.rooms import small_rooms
-from toktier.campaign.programs import (
-    Change,
-    Kind,
-    Operation,
-    Problem,
-    Program,
-    Reference,
-    append,
-    cut,
-    encode,
-    random_program,
-    run,
-    shown,
-)
+from toktier.campaign.operations import Change, Kind, Operation, Program, append, cut, encode, random_program, shown
+from toktier.campaign.programs import Problem, Reference, run
 from toktier.campaign.shrinking import shrink_program
 from toktier.campaign.texts import fragments, random_text
 from toktier.engines.base import Engine

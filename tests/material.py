@@ -131,3 +131,9 @@ def corpus() -> list[str]:
 def chatml(messages: list[dict[str, str]]) -> str:
     """A transcript as front ends render it."""
     return "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
+
+
+def transcripts(characters: int) -> str:
+    """The sessions one after the other, as front ends render them, again and again up to a length."""
+    text = "".join(map(chatml, agent_sessions()))
+    return (text * (1 + characters // len(text)))[:characters]

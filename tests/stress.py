@@ -61,8 +61,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     seconds = parser.parse_args().seconds
     faulthandler.dump_traceback_later(2 * seconds + 120, exit=True)
-    text = "".join(map(material.chatml, material.agent_sessions()))
-    text = (text * (1 + 300_000 // len(text)))[:300_000]
+    text = material.transcripts(300_000)
     with tempfile.TemporaryDirectory() as folder:
         for path in (None, pathlib.Path(folder, "sessions")):
             with SessionStore(material.load("toktier-mini"), max_bytes=5_000_000, path=path) as store:

@@ -22,7 +22,8 @@ from toktier.engines.reference import ReferenceEngine
 from toktier.engines.tiktoken import TiktokenEngine
 from toktier.families.family import Family
 from toktier.families.probing import DiskCache, Probe, every_character
-from toktier.router import FAILURES, Route, Router
+from toktier.route import FAILURES, Route
+from toktier.router import Router
 
 RARE = "\u1ecb"
 OTHER = np.array([0], np.uint32)
@@ -319,11 +320,20 @@ class Nameless(Planted):
         raise ModuleNotFoundError("no metadata")
 
 
+def suspects(*engines: type[Planted]) -> dict[str, Callable[[], type[Planted]]]:
+    """What the router has in the place of its engines that need evidence."""
+
+    def giving(engine: type[Planted]) -> Callable[[], type[Planted]]:
+        return lambda: engine
+
+    return dict(zip(router.SUSPECTS, map(giving, engines), strict=True))
+
+
 @pytest.mark.parametrize("suspect", [Broken, Nameless])
 def test_an_engine_that_cannot_be_made_is_no_reason_to_fail(
     suspect: type[Planted], tok: Any, reference: Any, cache: DiskCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router, "SUSPECTS", {"gpu": Undone, "gigatoken": suspect, "tiktoken": Faultless})
+    monkeypatch.setattr(router, "SUSPECTS", suspects(Undone, suspect, Faultless))
     unlucky = Router(tok.family, reference, cache)
     assert unlucky.auto().name in ("memo", "Faultless")
     assert unlucky.reasons(compare=True)["gigatoken"].startswith("cannot be made: ")
@@ -333,7 +343,7 @@ def test_an_engine_that_cannot_be_made_is_no_reason_to_fail(
 @pytest.fixture
 def fresh(tok: Any, reference: Any, cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> Iterator[Router]:
     """A router that knows nothing yet of one engine that needs evidence."""
-    monkeypatch.setattr(router, "SUSPECTS", {"gpu": Undone, "gigatoken": RaisesAlways, "tiktoken": Faultless})
+    monkeypatch.setattr(router, "SUSPECTS", suspects(Undone, RaisesAlways, Faultless))
     yield Router(tok.family, reference, cache)
     for thread in threading.enumerate():
         if thread.name == "toktier comparison":
@@ -363,7 +373,7 @@ def test_an_engine_that_was_refused_is_not_to_be_had(fresh: Router) -> None:
 def test_a_tokenizer_in_use_has_its_engines_compared(fresh: Router, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(router, "BUSY", 3)
     monkeypatch.setattr(Waiting, "go", threading.Event())
-    monkeypatch.setitem(router.SUSPECTS, "gigatoken", Waiting)
+    monkeypatch.setitem(router.SUSPECTS, "gigatoken", lambda: Waiting)
     fresh.auto().encode_batch(["a", "b"])
     assert fresh.auto().name == "memo"
     assert "toktier comparison" not in {thread.name for thread in threading.enumerate()}

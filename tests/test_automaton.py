@@ -13,7 +13,8 @@ from tokenizers import Regex, normalizers
 
 from tests.backtracking import LETTERS, Attempt, Span, contains, matches, nodes, patterns, texts, understood
 from toktier.families.automaton import MAX_JOINED, Automaton, automaton_of
-from toktier.families.pattern import Lookahead, Node, Unsupported, literal_text, parse
+from toktier.families.pattern import Unsupported, literal_text, parse
+from toktier.families.syntax import Lookahead, Node
 
 
 def automaton(pattern: str) -> Automaton:

@@ -20,7 +20,8 @@ from tests.faults import FAULTS, MARK, Fault, Faulty, raising
 from toktier import cli, router
 from toktier.campaign import report, verification
 from toktier.campaign.checks import Check, checks, tally, turns
-from toktier.campaign.programs import Kind, Operation, Problem, Program, append, cut, encode, plan, reference_ids, run
+from toktier.campaign.operations import Kind, Operation, Program, append, cut, encode, plan
+from toktier.campaign.programs import Problem, reference_ids, run
 from toktier.campaign.shrinking import shrink, shrink_program
 from toktier.campaign.verification import Campaign, Subject
 from toktier.engines.base import Ids

@@ -19,7 +19,7 @@ import toktier
 from tests import builders, zoo
 from toktier import cli, inspection, replay
 from toktier.engines.base import Ids
-from toktier.router import Route
+from toktier.route import Route
 
 HOSTILE = {
     "[/red]": "[/red]",
@@ -145,7 +145,7 @@ def test_a_rank_file_is_taken_with_a_pattern(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "tiny.tiktoken"
     tokens = [*(bytes((value,)) for value in range(256)), b"Hi"]
     file.write_bytes(b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens)))
-    assert "give pattern=" in run("encode", str(file), "Hi").output
+    assert "give --pattern" in run("encode", str(file), "Hi").output
     assert run("encode", str(file), "Hi i", "--pattern", "gpt2").output.split() == ["256", "32", "105"]
     assert run("inspect", str(file), "--pattern", "gpt2").exit_code == 0
     verified = run("verify", str(file), "--pattern", "gpt2", "--seconds", "0", "--quarantine", str(tmp_path / "none"))
@@ -308,11 +308,21 @@ def test_an_append_leaves_everything_before_it_as_it_is() -> None:
         (("inspect", "no/such/tokenizer.json"), "no file, directory or bundled"),
         (("inspect", "{broken}"), "not JSON"),
         (("encode", "toktier-mini", "--file", "no/such/text"), "no/such/text: No such file or directory"),
-        (("encode", "toktier-mini", "--file", "{latin}"), "not UTF-8"),
+        (("inspect", "{folder}"), "has no tokenizer.json"),
+        (("inspect", "{wrong}"), "field 'model': missing; is this a tokenizer.json?"),
+        (("inspect", ""), "give a path, a name"),
+        (("inspect", "toktier-mini", "--pattern", "qwen"), "--pattern is for rank files"),
+        (("encode", "{ranks}", "text"), "give --pattern, a regular expression or one of gpt2"),
+        (("demo", "--tokenizer", "{ranks}"), "give --pattern, a regular expression or one of gpt2"),
+        (("encode", "toktier-mini", "--file", "{latin}"), "not UTF-8: unexpected end of data at byte 3; convert it"),
+        (("encode", "toktier-mini", "--file", "{wide}"), "iconv -f UTF-16 -t UTF-8"),
+        (("encode", "toktier-mini", "--file", "{folder}"), "Is a directory"),
         (("encode", "toktier-mini", "a\udcff"), "surrogate U+DCFF at position 1"),
         (("demo", "--session", "no/such/file.jsonl"), "No such file or directory"),
         (("demo", "--session", "{broken}"), "line 1 is not"),
+        (("demo", "--session", "{latin}"), "line 1 is not UTF-8"),
         (("demo", "--session", "{numbers}"), "content is int"),
+        (("reproduce", "{broken}"), "not a reproduction"),
         (("demo", "--session", "{empty}"), "no messages"),
     ],
 )
@@ -322,17 +332,35 @@ def test_what_the_user_can_mend_is_told_in_one_line(
     contents = {
         "broken": b'{"model": ',
         "latin": b"caf\xe9",
+        "wide": "\ufeffcaf\xe9".encode("utf-16-le"),
+        "wrong": b"[1]",
+        "ranks": b"YQ== 0\n",
         "numbers": b'{"messages": [{"role": "user", "content": 1}]}',
         "empty": b"\n",
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-    result = run(*(argument.format(**{name: tmp_path / name for name in contents}) for argument in arguments))
+    (tmp_path / "folder").mkdir()
+    files = {name: tmp_path / name for name in (*contents, "folder")}
+    result = run(*(argument.format(**files) for argument in arguments))
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_an_engine_that_is_none_is_told_with_those_that_are() -> None:
+    result = run("verify", "toktier-mini", "--engine", "fastest")
+    assert result.exit_code == 2
+    assert "'fastest' is not one of 'gpu', 'gigatoken', 'tiktoken', 'memo', 'reference'" in result.stderr
+
+
+def test_an_id_of_the_hub_that_cannot_be_had_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    result = run("inspect", "owner/name")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "pip install huggingface_hub" in result.stderr
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])

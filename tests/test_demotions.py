@@ -18,7 +18,7 @@ from toktier import Session, SessionStore, Tokenizer, router
 from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import EngineFailure
-from toktier.router import Route
+from toktier.route import Route
 from toktier.untrusted import Spans
 
 REFERENCE = material.reference("toktier-mini")

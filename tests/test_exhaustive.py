@@ -179,7 +179,7 @@ def test_no_engine_but_the_reference_takes_part(monkeypatch: pytest.MonkeyPatch)
 
     def engine(tok: toktier.Tokenizer, name: str = "auto") -> ReferenceEngine:
         asked.append(name)
-        return tok._reference
+        return tok.reference
 
     monkeypatch.setattr(toktier.Tokenizer, "engine", engine)
     enumerate_strings(material.load("toktier-mini"), 2)

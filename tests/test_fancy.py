@@ -16,8 +16,9 @@ from toktier.families.family import Family
 from toktier.families.formats.fancy import FancyRegex
 from toktier.families.formats.probe import TiktokenProbe
 from toktier.families.formats.ranked import RankedBPE
-from toktier.families.pattern import Node, Sequence, Unsupported, parse
+from toktier.families.pattern import Unsupported, parse
 from toktier.families.probing import DiskCache, Probe
+from toktier.families.syntax import Node, Sequence
 
 PROBE = TiktokenProbe(DiskCache(None))
 

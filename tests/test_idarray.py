@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import hypothesis.strategies as st
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.allocating import allocated
 from toktier.idarray import SPARE, IdArray
 
 Ids = npt.NDArray[np.uint32]
@@ -25,18 +25,6 @@ def filled(values: Sequence[int], kind: type[IdArray] = IdArray) -> IdArray:
     array = kind()
     array.splice(0, 0, ids_of(values))
     return array
-
-
-def allocated(action: Callable[[], object]) -> tuple[int, int]:
-    """Bytes that the action leaves allocated (may be negative), and its peak above what was there before."""
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        action()
-        after, peak = tracemalloc.get_traced_memory()
-        return after - before, peak - before
-    finally:
-        tracemalloc.stop()
 
 
 class Arrays(RuleBasedStateMachine):

@@ -22,19 +22,8 @@ from tests.backtracking import (
     texts,
     understood,
 )
-from toktier.families.pattern import (
-    MAX_ITEMS,
-    UNBOUNDED,
-    CharacterClass,
-    Mode,
-    Node,
-    Repeat,
-    Sequence,
-    Unsupported,
-    escaped,
-    literal_text,
-    parse,
-)
+from toktier.families.pattern import MAX_ITEMS, Unsupported, escaped, literal_text, parse
+from toktier.families.syntax import UNBOUNDED, CharacterClass, Mode, Node, Repeat, Sequence
 
 # Every construct, and texts in which each finds something and misses something.
 CONSTRUCTS = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Callable
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -12,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from tests.allocating import allocated
 from toktier import piecetable
 from toktier.piecetable import PieceTable
 
@@ -46,18 +45,6 @@ def common(a: str, b: str) -> int:
 def unused(table: PieceTable) -> int:
     """Characters of the distinct sources beyond those of the text."""
     return sum({id(source): len(source) for source in table._sources}.values()) - len(table)
-
-
-def allocated(action: Callable[[], object]) -> tuple[int, int]:
-    """Bytes that the action leaves allocated (may be negative), and its peak above what was there before."""
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        action()
-        after, peak = tracemalloc.get_traced_memory()
-        return after - before, peak - before
-    finally:
-        tracemalloc.stop()
 
 
 class Tables(RuleBasedStateMachine):

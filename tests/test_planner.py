@@ -29,8 +29,7 @@ MINI = material.load("toktier-mini")
 
 @pytest.fixture(scope="module")
 def long_text() -> str:
-    text = "".join(map(material.chatml, material.agent_sessions()))
-    return (text * (1 + 400_000 // len(text)))[:400_000]
+    return material.transcripts(400_000)
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +93,7 @@ def test_a_batch_of_long_texts_is_what_each_of_them_is(long_text: str) -> None:
 def test_a_guarded_character_sends_one_chunk_to_the_reference(long_text: str) -> None:
     from toktier.engines.admission import Evidence
     from toktier.engines.memo import MemoEngine
-    from toktier.router import Route
+    from toktier.route import Route
 
     reference = MINI.engine("reference")
     text = long_text[:200_000] + "\u2e3b" + long_text[200_000:]

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
-from toktier.families.pattern import Behavior
 from toktier.families.probing import CODE_POINTS, DiskCache, Probe, Runs, every_character
+from toktier.families.syntax import Behavior
 
 PROBE = Probe(DiskCache(None))
 

@@ -19,7 +19,8 @@ import toktier
 from tests import encodings, material
 from tests.encodings import SPECIAL, cut_ids, ids
 from toktier import InvalidText, Session, SessionStore, Tokenizer, UnknownEngine
-from toktier.campaign.programs import Kind, Problem, encode
+from toktier.campaign.operations import Kind, encode
+from toktier.campaign.programs import Problem
 from toktier.campaign.texts import fragments, random_text
 from toktier.engines.base import Ids
 from toktier.engines.tiktoken_reference import TiktokenReference
@@ -163,6 +164,12 @@ def test_a_pattern_that_is_not_understood_is_encoded_in_full() -> None:
 
 
 # The reference
+
+
+def test_an_id_of_no_token_stands_for_nothing_in_either_reference() -> None:
+    for tok in (load("qwen"), material.load("toktier-mini")):
+        assert tok.reference.token(70)
+        assert not tok.reference.token(10**6)
 
 
 def test_the_reference_is_the_library_and_others_say_why_they_do_not_serve() -> None:

@@ -144,6 +144,18 @@ def test_an_object_that_cannot_be_copied_faithfully_is_refused(registry: Registr
         registry.load(passed)
 
 
+def test_an_object_is_read_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed, read = tokenizers.Tokenizer.from_str(zoo.build("gpt4").to_str()), list[bytes]()
+
+    def reading(source: bytes, where: str) -> tokenizers.Tokenizer:
+        read.append(source)
+        return load_reference(source, where)
+
+    monkeypatch.setattr("toktier.registry.load_reference", reading)
+    assert registry.load(passed) is registry.load(passed)
+    assert len(read) == 1
+
+
 def test_an_object_that_takes_special_tokens_for_text_is_loaded_as_such(registry: Registry) -> None:
     passed = tokenizers.Tokenizer.from_str(zoo.build("gpt4").to_str())
     usual = registry.load(passed)
@@ -344,5 +356,6 @@ for source in ("owner/missing", "owner/empty", "owner/broken"):
     (missing, why), (empty, what), (broken, where) = offline(tmp_path, code)
     assert (missing, empty, broken) == ("UnknownTokenizer", "UnknownTokenizer", "InvalidDefinition")
     assert "'owner/missing'" in why
+    assert "the hub cannot be reached" in why
     assert "no tokenizer.json" in what
     assert "tokenizer.json: not JSON" in where

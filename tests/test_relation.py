@@ -31,10 +31,10 @@ from toktier.families.family import Family
 from toktier.families.loading import load_reference
 from toktier.families.merging import parted_by_model
 from toktier.families.normalization import Rewriting
-from toktier.families.pattern import Alternation, Atomic, Lookahead, Node, Repeat, Sequence
 from toktier.families.probing import CODE_POINTS, DiskCache, Probe
 from toktier.families.relation import Pairs, Relation
 from toktier.families.stages import Pieces, PreTokenizer
+from toktier.families.syntax import Alternation, Atomic, Lookahead, Node, Repeat, Sequence
 from toktier.families.trie import compiled
 
 

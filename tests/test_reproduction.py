@@ -14,7 +14,8 @@ from attrs import evolve
 
 import toktier
 from tests import material, zoo
-from toktier.campaign.programs import END, Change, Kind, Operation, Problem, append, cut, encode, plan
+from toktier.campaign.operations import END, Change, Kind, Operation, append, cut, encode, plan
+from toktier.campaign.programs import Problem
 from toktier.engines.base import Engine, Ids
 from toktier.errors import InvalidReproduction
 from toktier.reproduction import Reproduction

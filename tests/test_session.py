@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +18,11 @@ import toktier
 from tests import material, zoo
 from tests.rooms import small_rooms
 from toktier import Patch, Session
-from toktier.campaign.programs import END, Change, Kind, Operation, run, shown
+from toktier.campaign.operations import END, Change, Kind, Operation, shown
+from toktier.campaign.programs import run
 from toktier.campaign.texts import EVERYWHERE, fragments
 from toktier.campaign.watched import Broken, Watched
+from toktier.encodedtext import EncodedText
 from toktier.engines.base import Engine, Ids
 from toktier.families.family import Family
 from toktier.planner import CHUNK
@@ -87,7 +91,7 @@ def test_what_comes_to_stand_at_the_begin_of_a_text_has_its_prefix_and_what_no_l
     assert tok.family.prefixed
     text = "the quick brown fox\n" * 400
     session = Session(tok, text)
-    (seam, _), *_ = [session._seams[k] for k in range(1, len(session._seams))]
+    (seam, _), *_ = [session._served.held.seams[k] for k in range(1, len(session._served.held.seams))]
     for start, stop, new in [(0, seam, ""), (0, 0, "a\n"), (0, 2, ""), (0, len(text), ""), (0, 0, text), (0, 0, "\n")]:
         session.edit(start, min(stop, len(session.text)), new)
         assert session.tolist() == reference(session.text)
@@ -97,7 +101,9 @@ def test_what_comes_to_stand_at_the_begin_of_a_text_has_its_prefix_and_what_no_l
 def test_without_looking_at_the_begin_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: ids behind a seam are kept although the text before it is gone."""
     monkeypatch.setattr(
-        Session, "_may_stand_behind", lambda self, before, after, _: not before or self._family.is_pair(before, after)
+        EncodedText,
+        "_may_stand_behind",
+        lambda self, before, after, _: not before or self._family.is_pair(before, after),
     )
     for name in PREFIXED[:1]:
         with pytest.raises(AssertionError):
@@ -195,7 +201,7 @@ def test_many_small_appends_leave_few_seams() -> None:
     session = Session(material.load("toktier-mini"))
     for _ in range(5_000):
         session.append(" foo bar")
-    assert len(session._seams) < 4 + 3 * len(session.text) / SPACING
+    assert len(session._served.held.seams) < 4 + 3 * len(session.text) / SPACING
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -203,7 +209,7 @@ def test_a_long_text_has_few_seams_until_it_is_edited(at_once: bool, watched: Wa
     text = "A beginning. " + long_text[:200_000]
     session = Session(material.load("toktier-mini"), text if at_once else text[:13], engine=watched)
     session.append("" if at_once else text[13:])
-    assert len(session._seams) < 15
+    assert len(session._served.held.seams) < 15
     watched.characters = 0
     session.update(text[:-20] + "another prompt")
     assert watched.characters <= 4 * SPACING
@@ -231,7 +237,7 @@ def test_seams_are_certified_and_count_the_ids_to_their_left(long_text: str) -> 
     for i in range(200):
         session.append(long_text[i * 7 : i * 7 + 5])
     text = session.text
-    seams = [session._seams[k] for k in range(len(session._seams))]
+    seams = [session._served.held.seams[k] for k in range(len(session._served.held.seams))]
     assert seams[0] == (0, 0)
     assert seams == sorted(set(seams))
     assert len(seams) < 4 + 3 * len(text) / SPACING
@@ -240,14 +246,70 @@ def test_seams_are_certified_and_count_the_ids_to_their_left(long_text: str) -> 
         assert len(tok.encode(text[:position])) == count
 
 
+class Listening:
+    """An engine that keeps what it is given, each time."""
+
+    name = "listening"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.texts: list[str] = []
+
+    def encode(self, text: str, *, continuation: bool = False) -> Ids:
+        self.texts.append(text)
+        return self.engine.encode(text, continuation=continuation)
+
+    def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
+        self.texts.append("".join(texts))
+        return self.engine.encode_batch(texts, continuation=continuation)
+
+
+def listened(session: Session) -> None:
+    """Asserts that the windows of the last operation are where the text is that the engine was given for it."""
+    engine, windows = session.engine, session.explain()["windows"]
+    assert isinstance(engine, Listening)
+    text = session.text
+    assert sorted(windows) == windows == json.loads(json.dumps(windows))
+    assert sorted(engine.texts) == sorted(text[start:stop] for start, stop in windows)
+    engine.texts.clear()
+
+
+def test_the_windows_of_an_explanation_are_where_the_engine_was_at_work(long_text: str) -> None:
+    tok = material.load("toktier-mini")
+    session = Session(tok, long_text[:40_000], engine=Listening(tok.engine("memo")))
+    listened(session)
+    session.append(long_text[:700])
+    listened(session)
+    session.edit(20_000, 20_300, "Shorter.")
+    listened(session)
+    text = session.text
+    session.update(text[:300] + "Anew." + text[400:15_000] + text[15_500:30_000] + "[...]" + text[32_000:] + "<think>")
+    assert len(session.explain()["windows"]) == 4
+    listened(session)
+    session.update(session.text)
+    assert session.explain()["windows"] == []
+
+
 def test_state_beyond_the_text_is_at_most_five_bytes_an_id() -> None:
     """On a million characters that came in as appends of a turn each, the way sessions grow."""
     session = Session(material.load("toktier-mini"))
     source = "".join(material.corpus()[:12])
     for i in range(720):
         session.append(source[i * 50 : i * 50 + 1400])
-    state = session._ids.nbytes + session._table.nbytes_overhead() + session._seams.nbytes
+    state = (
+        session._served.held.ids.nbytes
+        + session._served.held.table.nbytes_overhead()
+        + session._served.held.seams.nbytes
+    )
     assert state <= 5 * len(session)
+
+
+def test_the_bytes_of_a_session_are_those_of_all_its_parts() -> None:
+    session = Session(material.load("toktier-mini"), "The quick brown fox")
+    parts = (session, session._served, session._served.held)
+    held = session._served.held
+    filled = held.table.nbytes + held.ids.nbytes + held.seams.nbytes + held.untrusted.nbytes
+    assert session.nbytes == sum(map(sys.getsizeof, parts)) + filled
 
 
 # Patches

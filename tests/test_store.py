@@ -23,7 +23,7 @@ import toktier
 from tests import material
 from tests.stress import stress
 from tests.test_planner import Slow
-from toktier import InvalidText, Session, SessionStore, UnknownEngine, prefixes, shelf, store
+from toktier import InvalidText, Session, SessionStore, UnknownEngine, prefixes, shelf, store, storedsessions
 from toktier.campaign.texts import EVERYWHERE, fragments
 from toktier.campaign.watched import Broken, Watched
 from toktier.engines.base import Ids
@@ -34,8 +34,7 @@ REFERENCE = material.reference("toktier-mini")
 
 @pytest.fixture(scope="module")
 def long_text() -> str:
-    text = "".join(map(material.chatml, material.agent_sessions()))
-    return (text * (1 + 300_000 // len(text)))[:300_000]
+    return material.transcripts(300_000)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +52,7 @@ def short_prefixes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefixes, "WINDOW", 4)
     monkeypatch.setattr(shelf, "SHORTEST", 8)
     monkeypatch.setattr(store, "SHORTEST", 8)
-    monkeypatch.setattr(store, "NEAR", 6)
+    monkeypatch.setattr(storedsessions, "NEAR", 6)
 
 
 texts = st.lists(st.sampled_from([*fragments(MINI), *EVERYWHERE * 5]), max_size=30).map("".join)
@@ -344,7 +343,7 @@ def test_a_short_change_does_not_leave_the_loop_and_a_long_text_does_not_block_i
         ids = await some.encode_async(long_text[:50_000], session="a")
         assert ids.tolist() == REFERENCE(long_text[:50_000])
         assert some._threads is not None
-        some._threads.shutdown()  # whatever needs another thread raises from now on
+        some._threads.close()  # whatever needs another thread raises from now on
         ids, patch = await some.encode_async(long_text[:52_000], session="a", patch=True)
         assert ids.tolist() == REFERENCE(long_text[:52_000])
         assert len(patch.ids) < 2000
@@ -513,5 +512,5 @@ def test_a_state_that_is_read_back_goes_on_like_the_one_that_was_saved(long_text
         some.append("and more")
     assert other.text == session.text
     assert other.tolist() == session.tolist() == REFERENCE(session.text)
-    assert np.array_equal(other._seams.arrays()[0], session._seams.arrays()[0])
+    assert np.array_equal(other._served.held.seams.arrays()[0], session._served.held.seams.arrays()[0])
     assert other.to_bytes() == session.to_bytes()

@@ -26,6 +26,7 @@ from toktier import Session, SessionInUse, SessionStore, SessionTorn, archive, s
 from toktier.campaign.watched import Broken, Watched
 from toktier.engines.base import Ids
 from toktier.piecetable import PieceTable
+from toktier.shorttexts import ShortTexts
 
 MINI = material.load("toktier-mini")
 REFERENCE = material.reference("toktier-mini")
@@ -91,6 +92,7 @@ def test_a_session_that_was_interrupted_gives_right_ids_or_none(name: str) -> No
     torn = 0
     for at in range(1, 100):
         session = Session(MINI, before, engine="reference")
+        session.tolist()  # from here on the session keeps a list, too
         interrupted(at, functools.partial(session.update, after))
         try:
             assert session.ids.tolist() == REFERENCE(session.text)
@@ -122,6 +124,15 @@ def test_too_little_memory_for_the_ids_changes_nothing() -> None:
         session.edit(10, 20, "y" * 50)
     assert session.text == WORDS
     assert session.ids.tolist() == ids.tolist() == REFERENCE(WORDS)
+
+
+def test_a_budget_that_a_signal_took_a_part_of_is_whole_again() -> None:
+    texts = ShortTexts(MINI, "memo", 1 << 14, 60.0)
+    texts._bytes = 1 << 20  # as if a signal had come between a text that went and the count, again and again
+    for number in range(3):
+        ids, _ = texts.encode(f"text {number}", "", ())
+        assert ids.tolist() == MINI.encode(f"text {number}").tolist()
+    assert 0 < texts._bytes < 1 << 14
 
 
 def test_a_session_is_for_one_thread_at_a_time() -> None:
@@ -270,7 +281,8 @@ def test_many_calls_for_a_busy_session_leave_threads_for_others() -> None:
         await asyncio.gather(*crowd, other)
 
     asyncio.run(front_end())
-    assert not some._turns
+    assert some._threads is not None
+    assert not some._threads._turns
     some.close()
 
 
@@ -282,7 +294,7 @@ def test_what_would_take_long_is_not_done_on_the_loop() -> None:
         async with some:
             await some.encode_async(no_cuts, session="a")
             assert some._threads is not None
-            some._threads.shutdown()  # whatever needs another thread raises from now on
+            some._threads.close()  # whatever needs another thread raises from now on
             with pytest.raises(RuntimeError, match="shutdown"):
                 await some.encode_async(no_cuts + "a", session="a")
             assert (await some.encode_async(no_cuts, session="a")).tolist() == REFERENCE(no_cuts)
@@ -537,8 +549,8 @@ def test_whoever_reads_while_another_thread_writes_sees_no_half_of_a_change(read
 
 def test_a_session_keeps_no_ids_beside_its_own() -> None:
     session = Session(MINI, WORDS)
-    assert session._last is not None
-    assert sum(sys.getsizeof(value) for value in session._last) < 1000 < session.ids.nbytes
+    assert session._served._last is not None
+    assert sum(sys.getsizeof(value) for value in session._served._last) < 1000 < session.ids.nbytes
 
 
 def test_what_failed_is_in_no_explanation() -> None:
@@ -570,7 +582,8 @@ def test_calls_that_are_cancelled_take_one_thread() -> None:
         assert (await some.encode_async("xx", session="a")).tolist() == [2]
 
     asyncio.run(front_end())
-    assert not some._turns
+    assert some._threads is not None
+    assert not some._threads._turns
     some.close()
 
 
@@ -675,7 +688,7 @@ def test_the_turns_of_a_loop_that_was_closed_are_nobody_else_s() -> None:
     async def left() -> None:
         await asyncio.wait_for(some.encode_async("x", session="a"), 0.005)
 
-    with mock.patch("toktier.store.id", return_value=1, create=True):
+    with mock.patch("toktier.keyedpool.id", return_value=1, create=True):
         with pytest.raises(asyncio.TimeoutError):
             asyncio.run(left())
         assert engine.begun.acquire(timeout=10)
@@ -688,7 +701,8 @@ def test_the_turns_of_a_loop_that_was_closed_are_nobody_else_s() -> None:
             return await asyncio.wait_for(call, 10)
 
         assert asyncio.run(following()).tolist() == [2]
-    assert not some._turns
+    assert some._threads is not None
+    assert not some._threads._turns
     some.close()
 
 
@@ -744,6 +758,6 @@ def test_a_signal_between_a_lock_and_its_use_leaves_it_free() -> None:
     for at in range(1, 8):
         for text, name in ((WORDS + "More.", None), (WORDS + "Other.", f"new {at}")):
             raising(at, functools.partial(some.encode, text, session=name))
-        raising(at, lambda: some._at_once(shelf.Key("", "a"), WORDS, ()))
+        raising(at, lambda: some._sessions.named_at_once(shelf.Key("", "a"), WORDS, ()))
         assert not any(entry.lock.locked() or entry.users for entry in entries), at
     assert returned > 20

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from benchmarks import support
+from benchmarks.marks import BadMarks
 from tests.public.families import FAMILIES, FILE, STAND_IN, Public, kinds, load
 from tests.public.files import Beside
 
@@ -39,6 +40,11 @@ def test_the_figures_are_those_of_the_definitions(family: Public, kind: str) -> 
     now = support.measured(family, kind, load(family.name, kind), texts=(), compare=False)
     then = ROWS[family.name, kind]
     assert now == attrs.evolve(then, apart=None, engines=None, gpu=None)
+
+
+def test_a_document_without_the_place_of_the_table_is_left_alone() -> None:
+    with pytest.raises(BadMarks, match=r"docs/support.md has no place for figures 'support'"):
+        support.inserted("Only prose.", list(ROWS.values()))
 
 
 def test_pairs_that_cannot_be_seen_are_drawn() -> None:

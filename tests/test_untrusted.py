@@ -367,7 +367,7 @@ def test_few_spans_do_not_make_a_call_leave_the_event_loop() -> None:
     store, text = SessionStore(mini()), f"user: {END}"
     store.encode(text, session="one", untrusted=[(6, 16)])
 
-    with mock.patch.object(store, "_elsewhere", side_effect=AssertionError("it has left")):
+    with mock.patch.object(store, "_pool", side_effect=AssertionError("it has left")):
         ids = asyncio.run(store.encode_async(text + "!", session="one", untrusted=[(6, 16)]))
     assert ids.tolist() == oracle("toktier-mini").encode(text + "!", ((6, 16),))
 

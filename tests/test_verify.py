@@ -114,7 +114,7 @@ def test_a_fault_is_found_after_as_many_calls_as_the_rate_says(rate: float, monk
     """The whole way: wrong ids in a session, until a mismatch is reported."""
     monkeypatch.setattr(verification, "SHRINKING", 0.0)
     monkeypatch.setattr("toktier.verify.SHRINKING", 0.0)
-    engine = faulty_class(FAULTS["substituted"])(MINI.family, MINI._reference)
+    engine = faulty_class(FAULTS["substituted"])(MINI.family, MINI.reference)
     engine.name = "planted"  # an engine of one's own, which cannot be demoted
     delays = []
     for seed in range(100):
@@ -136,13 +136,13 @@ def test_there_is_no_false_alarm_in_a_hundred_thousand_clean_operations() -> Non
         sessions = [MINI.session(engine=name) for name in ("memo", "reference")]
         for number in range(total):
             session = sessions[number % 2]
-            if len(session._table) > 60:
+            if len(session._served.held.table) > 60:
                 session.update("")
             elif number % 3:
                 session.append("".join(source.choices(pool, k=2)))
             else:
-                at = source.randrange(len(session._table) + 1)
-                session.edit(at, min(at + 3, len(session._table)), source.choice(pool))
+                at = source.randrange(len(session._served.held.table) + 1)
+                session.edit(at, min(at + 3, len(session._served.held.table)), source.choice(pool))
             if number % 32 == 0:
                 assert verifier.drain(30)
         assert verifier.drain(30)

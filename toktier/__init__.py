@@ -7,7 +7,8 @@
 True
 """
 
-from toktier.chat import ChatSession, ChatTemplate
+from typing import TYPE_CHECKING
+
 from toktier.errors import (
     EngineFailure,
     InvalidDefinition,
@@ -27,10 +28,35 @@ from toktier.errors import (
 from toktier.families.family import Family
 from toktier.patch import Patch
 from toktier.registry import Registry, load
+from toktier.report import Report
 from toktier.session import Session
-from toktier.shelf import Usage
-from toktier.store import SessionStore
-from toktier.tokenizer import Report, Tokenizer
+from toktier.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from toktier.chat import ChatSession, ChatTemplate
+    from toktier.shelf import Usage
+    from toktier.store import SessionStore
+else:
+    # What a session does without is imported once somebody asks for it, by one of these names or as a module.
+    _ELSEWHERE = {
+        "ChatSession": "toktier.chat",
+        "ChatTemplate": "toktier.chat",
+        "SessionStore": "toktier.store",
+        "Usage": "toktier.shelf",
+    }
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name in _ELSEWHERE:
+            return getattr(import_module(_ELSEWHERE[name]), name)
+        if (module := f"{__name__}.{name}") in _ELSEWHERE.values():
+            return import_module(module)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *_ELSEWHERE, *(module.rpartition(".")[2] for module in _ELSEWHERE.values())})
+
 
 __version__ = "0.1.0"
 

@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import IO, Any, NoReturn
 
-import tokenizers
 from attrs import asdict
 
 import toktier
 from toktier import replay
-from toktier.engines.tiktoken_reference import TiktokenReference
 from toktier.errors import ToktierError
 from toktier.tokenizer import Tokenizer
 
@@ -26,7 +24,7 @@ try:
     from toktier.bench import measuring, plan, plot, report, serve_report, serving
     from toktier.campaign.commands import reproduce, verify
     from toktier.inspection import inspection, overview, relation, shown, visible
-    from toktier.terminal import Failure, plain_console, read, with_pattern
+    from toktier.terminal import Failure, load, plain_console, read, with_pattern, with_tokenizer
     from toktier.view.command import view
 except ModuleNotFoundError as missing:
     package = str(missing.name).partition(".")[0]
@@ -61,8 +59,8 @@ MOST_SHOWN = 100
 def main() -> None:
     """Exact stateful tokenization: re-encode what changed, get the ids of a full encode.
 
-    SOURCE is a tokenizer.json, a directory with one, the id of a repository on the Hugging Face hub, or
-    the bundled toktier-mini.
+    SOURCE is a tokenizer.json, a directory with one, a rank file of tiktoken, the id of a repository on the
+    Hugging Face hub, or the bundled toktier-mini.
 
     \b
     Where to begin:
@@ -78,7 +76,7 @@ main.add_command(reproduce)
 main.add_command(view)
 
 
-@main.command()
+@main.command(short_help="Show what a tokenizer is, and where texts may be cut.")
 @click.argument("source")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the cuts of every atom.")
 @click.option(
@@ -91,6 +89,9 @@ def inspect(source: str, as_json: bool, compare: bool, pattern: str | None) -> N
     A text may be cut between two characters when its ids are always those of the left part followed by
     those of the right part. Which pairs of characters allow that follows from the tokenizer's definition.
 
+    SOURCE is a tokenizer.json, a directory with one, a rank file, the id of a repository on the Hugging Face
+    hub, or toktier-mini. Of its engines, the one marked as used is the fastest that is known to be exact.
+
     \b
     Examples:
       toktier inspect toktier-mini
@@ -99,7 +100,7 @@ def inspect(source: str, as_json: bool, compare: bool, pattern: str | None) -> N
       toktier inspect toktier-mini --compare
       toktier inspect qwen.tiktoken --pattern qwen
     """  # noqa: D301
-    tok = toktier.load(source, pattern=pattern)
+    tok = load(source, pattern)
     if compare:
         click.echo("comparing engines with the reference, unless that was done before ...", err=True)
     report = tok.report(compare=compare)
@@ -117,11 +118,17 @@ def inspect(source: str, as_json: bool, compare: bool, pattern: str | None) -> N
         console.print(*relation(tok.family, console.width), sep="\n\n")
 
 
-@main.command()
+@main.command(short_help="Print the ids or the pieces of a text.")
 @click.argument("source")
 @click.argument("text", required=False)
-@click.option("--file", "-f", help="Read the text from this file, UTF-8.")
-@click.option("--ids/--pieces", "as_ids", default=True, help="Print ids, or each piece of the text with its ids.")
+@click.option("--file", "-f", metavar="FILE", help="Read the text from this file, UTF-8.")
+@click.option(
+    "--ids/--pieces",
+    "as_ids",
+    default=True,
+    show_default=True,
+    help="Print ids, or each piece of the text with its ids.",
+)
 @click.option("--cuts", is_flag=True, help="Begin a new line, with --pieces a new paragraph, at each certified cut.")
 @click.option("--add-special-tokens", is_flag=True, help="Apply the tokenizer's post-processor: BOS, EOS, template.")
 @with_pattern
@@ -137,7 +144,9 @@ def encode(
 ) -> None:
     """Encode TEXT, a file, or what comes in on the standard input.
 
-    The text is taken as it is: a line break at its end counts. Pieces show a space as ␣.
+    The text is taken as it is: a line break at its end counts. Pieces show a space as ␣. SOURCE is a
+    tokenizer.json, a directory with one, a rank file, the id of a repository on the Hugging Face hub, or
+    toktier-mini.
 
     \b
     Examples:
@@ -150,7 +159,7 @@ def encode(
         raise click.UsageError("give either TEXT or --file")
     if cuts and add_special_tokens:
         raise click.UsageError("--add-special-tokens is for a whole text, --cuts for its parts: give one of them")
-    tok = toktier.load(source, pattern=pattern)
+    tok = load(source, pattern)
     text = read(file) if text is None else text
     if add_special_tokens:
         parts = [tok.encode(text, add_special_tokens=True)]
@@ -159,7 +168,7 @@ def encode(
         parts = tok.planner.encode_parts([text[i:j] for i, j in pairwise(edges)], tok.engine(), continuation=False)
     if cuts and not tok.family.supported:
         click.echo(shown(f"No certified cuts: {tok.family.reason}"), err=True)
-    step = _stepping(tok)
+    step = tok.reference.stream()
     for number, ids in enumerate(part.tolist() for part in parts):
         if as_ids:
             click.echo(" ".join(map(str, ids)))
@@ -182,19 +191,8 @@ def pieces(tok: Tokenizer, ids: Sequence[int], step: Callable[[int], str | None]
     return [*found, (waiting, tok.decode(waiting, skip_special_tokens=False))] if waiting else found
 
 
-def _stepping(tok: Tokenizer) -> Callable[[int], str | None]:
-    """What takes ids one after the other and gives the text that is complete then."""
-    engine = tok.engine("reference")
-    if isinstance(engine, TiktokenReference):
-        return engine.stream()
-    stream, tokenizer = tokenizers.decoders.DecodeStream(skip_special_tokens=False), replay.reference_of(tok)
-    return lambda id: stream.step(tokenizer, id)
-
-
-@main.command()
-@click.option(
-    "--tokenizer", "source", default="toktier-mini", show_default=True, metavar="SOURCE", help="Encode with this."
-)
+@main.command(short_help="Replay an agent session, and check every turn.")
+@with_tokenizer
 @click.option("--session", "file", metavar="FILE", help="Replay the sessions of this JSONL file.")
 @click.option(
     "--characters",
@@ -202,7 +200,8 @@ def _stepping(tok: Tokenizer) -> Callable[[int], str | None]:
     help=f"Stop when the text of a session is that long.  [default: {replay.CHARACTERS}; with --session: its end]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; times are in seconds.")
-def demo(source: str, file: str | None, characters: int | None, as_json: bool) -> None:
+@with_pattern
+def demo(source: str, *, file: str | None, characters: int | None, as_json: bool, pattern: str | None) -> None:
     """Replay a coding-agent session, and check every turn against a full encode.
 
     Each turn, the transcript gains an answer and a tool result, and the ids of all of it are needed. Turns
@@ -222,7 +221,7 @@ def demo(source: str, file: str | None, characters: int | None, as_json: bool) -
       toktier demo --tokenizer path/to/tokenizer.json --characters 1000000
       toktier demo --session transcripts.jsonl --json | jq .mismatches
     """  # noqa: D301
-    tok = toktier.load(source)
+    tok = load(source, pattern)
     sessions = replay.sessions(file, characters)
     turns = replay.watched(tok, sessions)
     rows = replay.summarize(turns)
@@ -242,14 +241,13 @@ def demo(source: str, file: str | None, characters: int | None, as_json: bool) -
     sys.exit(1 if mismatches else 0)
 
 
-@main.group(invoke_without_command=True)
-@click.option(
-    "--tokenizer", "source", default="toktier-mini", show_default=True, metavar="SOURCE", help="Encode with this."
-)
+@main.group(invoke_without_command=True, short_help="Measure sessions beside full encodes.")
+@with_tokenizer
 @click.option("--text", "file", metavar="FILE", help="Measure on this text, UTF-8.  [default: as in the demo]")
 @click.option("--quick", is_flag=True, help="A first look in under a minute: contexts up to a million characters.")
 @click.option("--json", "as_json", type=click.File("w", lazy=False), help="Write everything there; times in seconds.")
 @click.option("--plot", "as_plot", type=click.File("w", "utf-8", lazy=False), help="Draw a plot there, SVG.")
+@with_pattern
 @click.pass_context
 def bench(
     context: click.Context,
@@ -259,6 +257,7 @@ def bench(
     quick: bool,
     as_json: IO[str] | None,
     as_plot: IO[str] | None,
+    pattern: str | None,
 ) -> None:
     """Measure sessions with every engine beside the libraries that encode everything again.
 
@@ -284,18 +283,19 @@ def bench(
         plot.new_figure(1, 1)  # before minutes are spent
     wanted = plan.QUICK if quick else plan.FULL
     text = plan.library_text(wanted.contexts[-1] + wanted.fresh) if file is None else read(file)
-    measure(source, toktier.load(source), text, wanted, as_json=as_json, as_plot=as_plot)
+    measure(source, load(source, pattern), text, wanted, as_json=as_json, as_plot=as_plot)
 
 
-@bench.command()
-@click.option(
-    "--tokenizer", "source", default="toktier-mini", show_default=True, metavar="SOURCE", help="Encode with this."
-)
+@bench.command(short_help="Load front ends with the calls of coding agents.")
+@with_tokenizer
 @click.option("--sessions", default=100, show_default=True, type=click.IntRange(1), help="Live sessions.")
 @click.option("--bursts", is_flag=True, help="Calls arrive in bursts, and not as a Poisson process.")
 @click.option("--quick", is_flag=True, help="Shorter runs, and fewer of them.")
 @click.option("--json", "as_json", type=click.File("w", lazy=False), help="Write everything there; times in seconds.")
-def serve(source: str, sessions: int, bursts: bool, quick: bool, as_json: IO[str] | None) -> None:
+@with_pattern
+def serve(
+    source: str, sessions: int, *, bursts: bool, quick: bool, as_json: IO[str] | None, pattern: str | None
+) -> None:
     """Load front ends with the calls of coding agents: the store, and those that encode everything again.
 
     Looks for the highest rate at which one call in a hundred takes longer than 10 ms, and than 50 ms. The calls
@@ -308,7 +308,7 @@ def serve(source: str, sessions: int, bursts: bool, quick: bool, as_json: IO[str
       toktier bench serve --quick --bursts
     """  # noqa: D301
     text = plan.library_text(8_000_000)
-    offer(source, toktier.load(source), text, sessions, bursts=bursts, quick=quick, as_json=as_json)
+    offer(source, load(source, pattern), text, sessions, bursts=bursts, quick=quick, as_json=as_json)
 
 
 def offer(

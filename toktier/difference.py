@@ -26,7 +26,20 @@ WORTHWHILE = 8192
 
 
 class Hunk(NamedTuple):
-    """``old[start:stop]`` becomes ``new[begin:end]``; positions are characters."""
+    """One change: ``old[start:stop]`` becomes ``new[begin:end]``; positions are characters of texts, or ids.
+
+    Attributes:
+        start: The first that is replaced.
+        stop: The one behind the last of them.
+        begin: The first of what stands there now.
+        end: The one behind the last of that.
+
+    Example:
+        >>> old, new = "one two three", "one 2 three"
+        >>> change = Hunk(start=4, stop=7, begin=4, end=5)
+        >>> old[: change.start] + new[change.begin : change.end] + old[change.stop :] == new
+        True
+    """
 
     start: int
     stop: int

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 
 class ToktierError(Exception):
-    """The base of every error that toktier raises on purpose."""
+    r"""The base of every error that toktier raises on purpose.
+
+    Arguments of a wrong type or out of range raise Python's own ``TypeError``, ``ValueError`` and ``IndexError``.
+
+    Example:
+        >>> import toktier
+        >>> try:
+        ...     toktier.load("toktier-mini").encode("ab\ud800")
+        ... except toktier.ToktierError as error:
+        ...     type(error).__name__
+        'InvalidText'
+    """
 
 
 class InvalidDefinition(ToktierError, ValueError):
-    """A tokenizer file or object that is broken, or that the reference library refuses.
+    """A tokenizer file or object that is broken, or that the reference library refuses; the message names the place.
 
     Example:
         >>> import toktier, pathlib, tempfile
@@ -25,9 +36,12 @@ class InvalidDefinition(ToktierError, ValueError):
 class InvalidText(ToktierError, ValueError):
     r"""A text with a lone surrogate, which no tokenizer can encode.
 
+    A surrogate is half of a pair that stands for one character in UTF-16. By itself it has no encoding in UTF-8 (the
+    Unicode Standard, section 3.9).
+
     Attributes:
-        character: The lone surrogate.
-        position: Its index in the text that was given; it is the first.
+        character: The lone surrogate, a string of one code point from U+D800 to U+DFFF.
+        position: Its index in the text that was given, in characters; it is the first.
 
     Example:
         >>> import toktier
@@ -47,15 +61,45 @@ class InvalidText(ToktierError, ValueError):
 
 
 class UnknownTokenizer(ToktierError, LookupError):
-    """A source that is no file, no directory, no bundled name, and could not be fetched from the hub."""
+    """A source that is no file, no directory, no bundled name, and could not be fetched from the hub.
+
+    Example:
+        >>> import toktier
+        >>> toktier.load("./models/tokenizer.json")
+        Traceback (most recent call last):
+            ...
+        toktier.errors.UnknownTokenizer: no file, directory or bundled tokenizer './models/tokenizer.json' ...
+    """
 
 
 class UnknownEngine(ToktierError, LookupError):
-    """No engine of that name, or it does not serve the tokenizer; the message says which, and why."""
+    """No engine of that name, or it does not serve the tokenizer; the message says which, and why.
+
+    Example:
+        >>> import toktier
+        >>> toktier.load("toktier-mini").engine("fastest")
+        Traceback (most recent call last):
+            ...
+        toktier.errors.UnknownEngine: no engine 'fastest': use 'auto' or one of 'gpu', 'gigatoken', ...
+    """
 
 
 class InvalidTranscript(ToktierError, ValueError):
-    """A file to be replayed whose lines are not each ``{"messages": [{"role": ..., "content": ...}, ...]}``."""
+    """A file to be replayed whose lines are not each ``{"messages": [{"role": ..., "content": ...}, ...]}``.
+
+    Raised for the file of ``toktier demo --session FILE``.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from toktier.replay import read_transcripts
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "transcripts.jsonl")
+        ...     _ = file.write_text('["Hello"]')
+        ...     read_transcripts(file)
+        Traceback (most recent call last):
+            ...
+        toktier.errors.InvalidTranscript: ...transcripts.jsonl: line 1 is not {"messages": ...
+    """
 
 
 class InvalidReproduction(ToktierError, ValueError):
@@ -75,18 +119,60 @@ class InvalidReproduction(ToktierError, ValueError):
 
 
 class EngineFailure(ToktierError, RuntimeError):
-    """An engine that could not encode a text, such as one on which a pattern backtracks beyond the library's limit."""
+    """A text that could not be encoded, such as one on which a pattern backtracks beyond the library's limit.
+
+    It is the reference that failed: where another engine does, the reference answers in its place. Only
+    :meth:`toktier.Tokenizer.encode_on_device` has no other way, and raises this where the device failed.
+
+    Example:
+        >>> import tiktoken, toktier
+        >>> encoding = tiktoken.Encoding("ab", pat_str=".", mergeable_ranks={b"a": 0, b"b": 1}, special_tokens={})
+        >>> toktier.load(encoding).encode("abc")
+        Traceback (most recent call last):
+            ...
+        toktier.errors.EngineFailure: tiktoken cannot encode a text of 3 characters: ...
+    """
 
 
 class Unprotectable(ToktierError, ValueError):
     """A tokenizer whose special tokens cannot be told apart by who wrote them, so that nothing is taken for untrusted.
 
     Without ``special="text"`` and ``untrusted=`` it works like any other.
+
+    Example:
+        >>> import tokenizers, toktier
+        >>> scores = [("<unk>", 0.0), ("</s>", -1.0), ("a", -2.0)]
+        >>> tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram(scores, unk_id=0))
+        >>> tokenizer.add_special_tokens(["</s>"])
+        1
+        >>> toktier.load(tokenizer).encode("a</s>", untrusted=[(0, 5)])
+        Traceback (most recent call last):
+            ...
+        toktier.errors.Unprotectable: the model may give special token '</s>' for characters that are text
     """
 
 
 class SessionInUse(ToktierError, RuntimeError):
-    """A session that one thread works on was called by another: use a fork each, or a :class:`toktier.SessionStore`."""
+    """A session that one thread works on was called by another: use a fork each, or a :class:`toktier.SessionStore`.
+
+    The call has done nothing. So it is with a call that comes from an engine while it encodes for the session.
+
+    Example:
+        >>> import toktier
+        >>> class Meddling:
+        ...     name = "meddling"
+        ...
+        ...     def encode(self, text, *, continuation=False):
+        ...         return session.ids
+        ...
+        ...     def encode_batch(self, texts, *, continuation=False):
+        ...         return [self.encode(text) for text in texts]
+        >>> session = toktier.Session(toktier.load("toktier-mini"), engine=Meddling())
+        >>> session.append("Hello")
+        Traceback (most recent call last):
+            ...
+        toktier.errors.SessionInUse: another thread is at work in this session: ...
+    """
 
 
 class SessionTorn(ToktierError, RuntimeError):
@@ -148,4 +234,14 @@ class TemplateFailure(ToktierError, RuntimeError):
 
 
 class MissingPackage(ToktierError, ImportError):
-    """An optional package that is needed for what was asked."""
+    """An optional package that is needed for what was asked; the message says how to install it.
+
+    Example:
+        >>> import sys, unittest.mock
+        >>> from toktier.metrics import register
+        >>> with unittest.mock.patch.dict(sys.modules, prometheus_client=None):  # as if it were not installed
+        ...     register()
+        Traceback (most recent call last):
+            ...
+        toktier.errors.MissingPackage: metrics are exported by the package prometheus_client: pip install it
+    """

@@ -2,6 +2,9 @@
 
 Whatever is short is encoded where it is asked for, and never waits here. When several long texts wait, one core is
 left to those.
+
+Source: the shortest remaining processing time first, which makes the mean wait the least (L. Schrage, "A proof of the
+optimality of the shortest remaining processing time discipline", 1968), with ageing, so that no text waits for ever.
 """
 
 from __future__ import annotations
@@ -71,8 +74,10 @@ class _Job:
 class Executor:
     """Encodes the chunks of long texts on a few threads. Safe to share; does nothing until it is needed.
 
+    A registry has one for all of its tokenizers. In the child of a fork it begins anew.
+
     Args:
-        cores: How many may be busy with it. Not given: those that this process may use.
+        cores: How many processor cores may be busy with it. Not given: those that this process may use.
 
     Example:
         >>> import toktier
@@ -96,7 +101,18 @@ class Executor:
     def encode(self, engine: Engine, chunks: Sequence[str]) -> list[Ids]:
         """The ids of chunks, in order; the caller waits for them.
 
-        Whatever the engine raises is raised here.
+        Args:
+            engine: What encodes. Whatever it raises is raised here.
+            chunks: Texts, each of which is encoded by itself.
+
+        Returns:
+            An array for each chunk, uint32, shape (tokens,).
+
+        Example:
+            >>> import toktier
+            >>> engine = toktier.load("toktier-mini").engine("memo")
+            >>> [len(ids) for ids in Executor(2).encode(engine, ["One, two", " fold"])]
+            [4, 2]
         """
         if not chunks:
             return []

@@ -22,7 +22,7 @@ class Step(NamedTuple):
 
     Attributes:
         call: What was called.
-        windows: Where something was encoded: first character and length of each stretch.
+        windows: Where something was encoded, in characters of the text as it is now: the first one and how many.
         start: The first id that changed.
         stop: The end of those that were replaced.
         ids: How many took their place.
@@ -43,8 +43,8 @@ def explained(step: Step, characters: int, engine: str, fallback: str | None) ->
     Args:
         step: What was done.
         characters: Of the whole text.
-        engine: The name of the engine.
-        fallback: Why the reference answered in its place, if it did.
+        engine: The name of what encoded.
+        fallback: Why everything was encoded, or the reference answered in the engine's place, if that was so.
     """
     encoded = sum(size for _, size in step.windows)
     if not step.windows:
@@ -66,6 +66,7 @@ def explained(step: Step, characters: int, engine: str, fallback: str | None) ->
         encoded=encoded,
         reused=max(characters - encoded, 0),
         places=len(step.windows),
+        windows=[[start, start + size] for start, size in sorted(step.windows)],
         start=step.start,
         stop=step.stop,
         ids=step.ids,

@@ -15,7 +15,8 @@ from rich.text import Text
 from toktier.families.family import Family
 from toktier.families.literal import Literal
 from toktier.families.probing import SURROGATES
-from toktier.tokenizer import Report, Tokenizer
+from toktier.report import Report
+from toktier.tokenizer import Tokenizer
 
 FAMILIAR = "aZzé09½ \t\n\r_.,!'/<中あ한"
 """Characters that make good examples."""

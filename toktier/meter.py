@@ -26,13 +26,38 @@ _Counters: TypeAlias = "dict[tuple[str, str], list[int]]"
 
 
 class Watcher(Protocol):
-    """Somebody who looks at some of the answers, such as a :class:`toktier.verify.ShadowVerifier`."""
+    """Somebody who looks at some of the answers, such as a :class:`toktier.verify.ShadowVerifier`.
+
+    Any object with these two methods can be made the ``watcher`` of a tokenizer's meter, one at a time.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.Registry().load("toktier-mini")
+        >>> class Reader:
+        ...     def is_due(self, size):
+        ...         return size < 100
+        ...
+        ...     def offer(self, path, engine, size, text, ids, *, untrusted=()):
+        ...         print(path, engine.name, text(), len(ids))
+        >>> tok.meter.watcher = Reader()
+        >>> patch = tok.session("Hello", engine="memo").append(" world")
+        full memo Hello 3
+        append memo Hello world 5
+    """
 
     def is_due(self, size: int) -> bool:
-        """Whether to look at this one. Asked once for every answer, so it must be quick.
+        """Whether to look at this one. Asked once for every answer, so it must be quick, and must not raise.
 
         Args:
             size: Characters of its text.
+
+        Example:
+            >>> import toktier
+            >>> from toktier.verify import ShadowVerifier
+            >>> tok = toktier.load("toktier-mini")
+            >>> with ShadowVerifier(tok, sample=1.0, quarantine=None) as verifier:
+            ...     verifier.is_due(1000)
+            True
         """
         ...
 
@@ -42,26 +67,45 @@ class Watcher(Protocol):
         """An answer that is due; must not take long, nor raise.
 
         Args:
-            path: What was called.
+            path: What was called: ``"append"``, ``"edit"``, ``"update"``, ``"full"`` or ``"planned"``, in chunks.
             engine: What encoded.
             size: Characters of the text.
             text: Gives the text, for which it may have to be put together.
-            ids: The answer; it never changes.
-            untrusted: The untrusted characters of the text.
+            ids: The answer; it never changes; uint32, shape (tokens,).
+            untrusted: The spans ``(start, stop)`` of the untrusted characters of the text, half-open, ascending.
+
+        Example:
+            >>> import toktier
+            >>> from toktier.verify import ShadowVerifier
+            >>> tok = toktier.load("toktier-mini")
+            >>> engine = tok.engine("memo")
+            >>> with ShadowVerifier(tok, quarantine=None) as verifier:
+            ...     verifier.offer("full", engine, 5, lambda: "Hello", engine.encode("Hello"))
+            ...     verifier.drain(), verifier.checks().checked
+            (True, 1)
         """
         ...
 
 
 @frozen
 class Calls:
-    """What calls of one kind came to.
+    """What calls of one kind came to; ``tok.meter.calls()`` has them by what was called and the engine.
 
     Attributes:
         calls: How many.
         served: Characters of the texts whose ids were asked for.
         encoded: Characters that an engine was given for that.
         seconds: How long they took together.
-        histogram: How many took less than ``2**k`` nanoseconds and not less than half of that, for each k.
+        histogram: How many took less than ``2**k`` nanoseconds and not less than half of that, for each k from 0 to 34;
+            the last number is of all that took longer.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.Registry().load("toktier-mini")
+        >>> patch = tok.session("Once upon a time", engine="memo").append(" there was")
+        >>> calls = tok.meter.calls()["append", "memo"]
+        >>> calls.calls, calls.served, calls.encoded, calls.reused, sum(calls.histogram)
+        (1, 26, 10, 16, 1)
     """
 
     calls: int
@@ -72,7 +116,7 @@ class Calls:
 
     @property
     def reused(self) -> int:
-        """Characters whose ids were known already."""
+        """The characters whose ids were known already, of those that were served."""
         return max(self.served - self.encoded, 0)
 
 
@@ -81,7 +125,7 @@ class _Alive:
 
 
 class Meter:
-    """The counters of one tokenizer.
+    """The counters of one tokenizer. Safe to share between threads.
 
     Attributes:
         watcher: Who looks at some of the answers, if anybody does.

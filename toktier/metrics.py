@@ -2,7 +2,7 @@
 
 >>> import toktier
 >>> from toktier.metrics import collect
->>> tok = toktier.Registry(None).load("toktier-mini")
+>>> tok = toktier.Registry().load("toktier-mini")
 >>> patch = tok.session("Once upon a time", engine="memo").append(" there was")
 >>> metrics = {metric.name: metric for metric in collect(tok)}
 >>> [(sample.labels["path"], sample.value) for sample in metrics["toktier_calls_total"].samples]
@@ -45,6 +45,14 @@ class Histogram:
         bounds: Upper bounds in seconds, ascending; the last one is infinite.
         counts: How many were below each bound, those below the bounds before it included.
         total: Seconds of all together.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.Registry().load("toktier-mini")
+        >>> ids = tok.engine("memo").encode("not counted"), tok.encode("counted")
+        >>> (sample,) = next(metric for metric in collect(tok) if metric.kind == "histogram").samples
+        >>> sample.value.bounds[0], sample.value.bounds[-1], sample.value.counts[-1]
+        (1.024e-06, inf, 1)
     """
 
     bounds: tuple[float, ...]
@@ -57,8 +65,13 @@ class Sample:
     """One value of a metric.
 
     Attributes:
-        labels: What it is of.
+        labels: What it is of, by the names of the labels.
         value: The number; of latencies, how they are distributed.
+
+    Example:
+        >>> import toktier
+        >>> collect(toktier.SessionStore(toktier.load("toktier-mini")))[-1].samples[0]
+        Sample(labels={'store': '0'}, value=0)
     """
 
     labels: dict[str, str]
@@ -74,6 +87,11 @@ class Metric:
         kind: What it is to Prometheus: a counter, a gauge or a histogram.
         help: What it is, in a sentence.
         samples: Its values.
+
+    Example:
+        >>> import toktier
+        >>> collect(toktier.SessionStore(toktier.load("toktier-mini")))[-1]
+        Metric(name='toktier_store_bytes', kind='gauge', help='Bytes that the store holds.', samples=(Sample(...),))
     """
 
     name: str
@@ -90,6 +108,12 @@ def collect(*sources: Source) -> list[Metric]:
 
     Raises:
         TypeError: A source is something else.
+
+    Example:
+        >>> import toktier
+        >>> store = toktier.SessionStore(toktier.load("toktier-mini"))
+        >>> [metric.name for metric in collect(store)]
+        ['toktier_lookups_total', 'toktier_sessions_gone_total', 'toktier_sessions', ...]
     """
     found: dict[str, Metric] = {}
     numbers = Counter[type]()
@@ -181,6 +205,9 @@ class Collector:
     Args:
         sources: Tokenizers, stores and verifiers.
 
+    Raises:
+        TypeError: A source is something else.
+
     Example:
         >>> import toktier
         >>> from prometheus_client import CollectorRegistry, generate_latest
@@ -196,7 +223,14 @@ class Collector:
         self._sources = sources
 
     def collect(self) -> Iterator[Exported]:
-        """The metrics as ``prometheus_client`` has them."""
+        """The metrics as ``prometheus_client`` has them, which calls this.
+
+        Example:
+            >>> import toktier
+            >>> store = toktier.SessionStore(toktier.load("toktier-mini"))
+            >>> [metric.type for metric in Collector(store).collect()]
+            ['counter', 'counter', 'gauge', 'gauge', 'gauge']
+        """
         return map(_exported, collect(*self._sources))
 
 
@@ -205,8 +239,22 @@ def register(*sources: Source, registry: CollectorRegistry | None = None) -> Non
 
     Once for all of them: stores, verifiers and tokenizers are told apart by their number, in the order given here.
 
+    Args:
+        sources: Tokenizers, stores and verifiers.
+        registry: The registry of ``prometheus_client``. Not given: its usual one, ``REGISTRY``.
+
     Raises:
         MissingPackage: The package ``prometheus_client`` is not installed.
+        TypeError: A source is something else.
+        ValueError: The registry has such metrics already, and looks for that, as its usual one does.
+
+    Example:
+        >>> import toktier
+        >>> from prometheus_client import CollectorRegistry
+        >>> registry = CollectorRegistry()
+        >>> register(toktier.SessionStore(toktier.load("toktier-mini")), registry=registry)
+        >>> registry.get_sample_value("toktier_sessions", {"store": "0"})
+        0
     """
     try:
         from prometheus_client import REGISTRY

@@ -15,11 +15,13 @@ AnyIds = TypeVar("AnyIds", "MutableSequence[int]", Ids)
 
 @frozen(eq=False)
 class Patch:
-    """What an operation changed in a session's ids.
+    """What an operation changed in a session's ids: ``old[start:stop]`` became ``ids``.
+
+    Made by the operations of a :class:`Session` and by stores. Positions are ids, not characters. It can be pickled.
 
     Attributes:
-        start: The first id that changed.
-        stop: The end of the old ids that were replaced, ``old[start:stop]``.
+        start: The position of the first id that changed; what a KV cache has of the ids before it stays valid.
+        stop: The position behind the last old id that was replaced.
         ids: What stands there now, read-only; uint32, shape (ids,).
         before: How many ids there were: a copy that has more or fewer misses a patch. None if it is not known what
             there was: then ``ids`` is all there is now.
@@ -52,6 +54,18 @@ class Patch:
         Raises:
             ValueError: There are more or fewer ids than there were: an earlier patch is missing, or came twice.
             TypeError: The copy is neither a list nor an array.
+
+        Example:
+            >>> import toktier
+            >>> session = toktier.load("toktier-mini").session("One, two")
+            >>> copy = session.ids
+            >>> patch = session.append("fold")
+            >>> patch.apply(copy).tolist() == session.tolist()
+            True
+            >>> patch.apply(session.tolist())
+            Traceback (most recent call last):
+                ...
+            ValueError: the patch is for 4 ids, not 5: an earlier one is missing, or came twice; ...
         """
         if not isinstance(ids, (MutableSequence, np.ndarray)):
             raise TypeError(f"ids must be a list or an array of them, not {type(ids).__name__}")

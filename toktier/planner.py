@@ -30,9 +30,14 @@ LONG = 1 << 17
 class CutPlanner:
     """Cuts the texts of one family, and has the chunks of long ones encoded in parallel. Safe to share between threads.
 
+    A tokenizer has one: ``tok.planner``.
+
     Args:
         family: Says where texts may be cut.
         executor: Encodes the chunks of long texts.
+
+    Attributes:
+        family: The family.
 
     Example:
         >>> import toktier
@@ -53,10 +58,16 @@ class CutPlanner:
 
         Args:
             text: The text.
-            size: Characters between two targets.
+            size: Characters between two targets, 1 or more.
 
         Returns:
-            Certified cuts, ascending.
+            Certified cuts, as positions in characters, ascending.
+
+        Example:
+            >>> import toktier
+            >>> planner = toktier.load("toktier-mini").planner
+            >>> planner.cuts("word " * 10, size=20), planner.cuts("w" * 50, size=20)
+            ([19], [])
         """
         found: list[int] = []
         previous = 0
@@ -68,13 +79,37 @@ class CutPlanner:
         return found
 
     def encode(self, text: str, engine: Engine) -> Ids:
-        """The ids of a text, with an engine; uint32, shape (tokens,)."""
+        """The ids of a text, with an engine; uint32, shape (tokens,).
+
+        A text of 131,072 characters or more is cut into chunks, which are encoded on several cores.
+
+        Args:
+            text: A valid text.
+            engine: What encodes. What it raises is raised here.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> tok.planner.encode("Hello world", tok.engine("memo")).tolist()
+            [39, 523, 323, 3241, 1151]
+        """
         if len(text) < LONG:
             return engine.encode(text)
         return self.encode_batch([text], engine)[0]
 
     def encode_batch(self, texts: Sequence[str], engine: Engine) -> list[Ids]:
-        """The ids of several texts, with an engine."""
+        """The ids of several texts, with an engine: an array for each, uint32, shape (tokens,).
+
+        Args:
+            texts: Valid texts; where they have 131,072 characters together, they are encoded on several cores.
+            engine: What encodes. What it raises is raised here.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> [ids.tolist() for ids in tok.planner.encode_batch(["Hello", " world"], tok.engine("memo"))]
+            [[39, 523, 323], [3241, 1151]]
+        """
         if sum(map(len, texts)) < LONG:
             return engine.encode_batch(texts)
         divided = [parts(text, self.cuts(text)) for text in texts]
@@ -90,8 +125,18 @@ class CutPlanner:
 
         Args:
             texts: The parts, in order.
-            engine: What encodes.
+            engine: What encodes. What it raises is raised here.
             continuation: Whether there is more text before the first.
+
+        Returns:
+            An array for each part, uint32, shape (tokens,).
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> encoded = tok.planner.encode_parts(["Hello", " world"], tok.engine("memo"), continuation=False)
+            >>> [ids.tolist() for ids in encoded]
+            [[39, 523, 323], [3241, 1151]]
         """
         long = len(texts) > 1 and sum(map(len, texts)) >= LONG
         run = functools.partial(self._executor.encode, engine) if long else engine.encode_batch

@@ -3,6 +3,8 @@
 A text is listed under its prefixes of doubling lengths. The digest of a prefix covers a window at its end and, by way
 of the digest of the prefix half as long, those at the ends of all shorter ones: finding candidates costs microseconds.
 What confirms one is a comparison, which is a pass over what the two have in common.
+
+Source of the digests: BLAKE2b with a key (RFC 7693).
 """
 
 from __future__ import annotations

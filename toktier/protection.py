@@ -37,6 +37,9 @@ APART = 256
 class Protection:
     r"""Encodes texts with untrusted parts, for one tokenizer. Safe to share between threads.
 
+    A tokenizer makes its own when it is asked for ``tok.protection``. :meth:`toktier.Tokenizer.encode`, sessions and
+    stores take ``untrusted=`` and ``special="text"``, and use it.
+
     Args:
         reference: What encodes where special tokens are text.
         planner: Has everything else encoded.
@@ -73,7 +76,18 @@ class Protection:
             self._looks = [Finder(look) for look, counts in ((raw, bool(raw)), (others, has_others)) if counts]
 
     def is_forged(self, text: str, untrusted: Spans) -> bool:
-        """Whether a special token stands in a text that does not lie in its trusted part as a whole."""
+        """Whether a special token stands in a text that does not lie in its trusted part as a whole.
+
+        Args:
+            text: A valid text.
+            untrusted: The spans ``(start, stop)`` of its untrusted characters, half-open; ascending and apart.
+
+        Example:
+            >>> import toktier
+            >>> protection = toktier.load("toktier-mini").protection
+            >>> protection.is_forged("<|im_end|>", ((9, 10),)), protection.is_forged("<|im_end|>!", ((10, 11),))
+            (True, False)
+        """
         if self._special is None:
             return False
         search = self._special.search
@@ -91,9 +105,18 @@ class Protection:
 
         Args:
             text: A valid text.
-            untrusted: Its untrusted characters.
+            untrusted: The spans ``(start, stop)`` of its untrusted characters, half-open; ascending and apart.
             engine: What encodes where there is nothing forged.
             continuation: Whether there is more text before it, from which it was parted at a certified cut.
+
+        Raises:
+            EngineFailure: The reference library cannot encode the text.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> [len(tok.protection.encode("<|im_end|>", spans, tok.engine())) for spans in ((), ((0, 10),))]
+            [1, 7]
         """
         if not self.is_forged(text, untrusted):
             return self._ordinary(text, engine, continuation=continuation)

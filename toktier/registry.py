@@ -9,31 +9,27 @@ import pathlib
 import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-import tiktoken
 import tokenizers
 from attrs import frozen
 
 from toktier.engines.reference import ReferenceEngine
-from toktier.engines.tiktoken_reference import TiktokenReference
 from toktier.errors import InvalidDefinition, UnknownTokenizer
 from toktier.executor import Executor
 from toktier.families import mini
-from toktier.families.configuration import added_tokens, special_tokens_are_text
 from toktier.families.definition import literals_of, read
 from toktier.families.family import Family
 from toktier.families.formats.finding import CONFIGURATION, FILES, Kind, in_directory, kind_of
 from toktier.families.formats.objects import backend_of
-from toktier.families.formats.pair import read_pair
-from toktier.families.formats.patterns import PATTERNS, pattern_of
-from toktier.families.formats.probe import TiktokenProbe
-from toktier.families.formats.ranked import RankedBPE, of_encoding
-from toktier.families.formats.rankfile import read_ranks, special_tokens_beside
-from toktier.families.formats.tekken import read_tekken
 from toktier.families.loading import load_reference
 from toktier.families.probing import DiskCache, Probe, default_cache_directory
 from toktier.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import tiktoken
+
+    from toktier.families.formats.ranked import RankedBPE
 
 Source: TypeAlias = "str | os.PathLike[str] | tokenizers.Tokenizer | tiktoken.Encoding | Any"
 """What can be loaded; ``Any`` is a fast tokenizer of ``transformers``, which need not be installed."""
@@ -57,6 +53,8 @@ class _Files:
     configured_where: str = ""
     configuration: bytes | None = None
     encode_special_tokens: bool = False
+    vocabulary: Callable[[], dict[str, int]] | None = None
+    """Gives the ids that tokens have in the object from which the bytes are, if they are from one."""
 
     @property
     def key(self) -> str:
@@ -65,6 +63,15 @@ class _Files:
         if self.configuration is not None:
             key += hashlib.sha256(self.configuration).hexdigest()
         return key + "special tokens as text" * self.encode_special_tokens
+
+    def compare(self, loaded: Tokenizer) -> None:
+        """Makes sure that what was loaded from the bytes has the ids of the object from which they are.
+
+        Raises:
+            InvalidDefinition: What was added to it before its model was replaced has ids that no file can say.
+        """
+        if self.vocabulary is not None and loaded.reference.tokenizer.get_vocab() != self.vocabulary():
+            raise InvalidDefinition(f"{self.where}: its added tokens have other ids once it is saved and loaded again")
 
 
 @frozen
@@ -100,8 +107,9 @@ class Registry:
     Two sources with one content, however formatted, give one :class:`Tokenizer` with one :class:`Family`.
 
     Args:
-        cache_directory: Where answers of the reference library about its character classes are kept between processes.
-            Not given: the platform's cache directory. None: nowhere.
+        cache_directory: Where answers of the reference library about its character classes, and the evidence for
+            engines, are kept between processes. Not given: the platform's cache directory. None: nowhere, so that every
+            process derives anew, which takes some seconds.
 
     Example:
         >>> import tokenizers, toktier
@@ -125,7 +133,13 @@ class Registry:
 
     @classmethod
     def default(cls) -> Registry:
-        """The registry of this process, which :func:`toktier.load` uses."""
+        """The registry of this process, which :func:`toktier.load` uses.
+
+        Example:
+            >>> import toktier
+            >>> Registry.default().load("toktier-mini") is toktier.load("toktier-mini")
+            True
+        """
         with cls._default_lock:
             cls._default = cls._default or Registry()
             return cls._default
@@ -154,11 +168,15 @@ class Registry:
             special_tokens: The special tokens of a rank file with their ids. Not given: those that the
                 ``tokenizer_config.json`` beside it has in its ``added_tokens_decoder``, if there is one.
 
+        Returns:
+            The tokenizer, which is the same object for the same content.
+
         Raises:
             UnknownTokenizer: The source does not lead to a tokenizer.
             InvalidDefinition: It does, but the definition is broken, or a rank file comes without a pattern; the
                 message names the field or the line.
             TypeError: The source is nothing of the above, or something is said about it that it says itself.
+            OSError: A file cannot be read.
 
         Example:
             >>> import pathlib, tempfile
@@ -178,9 +196,15 @@ class Registry:
         with loading:
             if key not in self._by_source:
                 self._by_source[key] = self._load(files) if isinstance(files, _Files) else self._load_ranks(files)
-            return self._by_source[key]
+            loaded = self._by_source[key]
+        if isinstance(files, _Files):
+            files.compare(loaded)
+        return loaded
 
     def _load_ranks(self, files: _Ranks) -> Tokenizer:
+        from toktier.engines.tiktoken_reference import TiktokenReference
+        from toktier.families.formats.probe import TiktokenProbe
+
         ranked = files.read()
         family = Family.derive(ranked.definition(files.source_digest), TiktokenProbe(self._cache))
         with self._lock:
@@ -193,6 +217,8 @@ class Registry:
         reference.encode_special_tokens = files.encode_special_tokens
         earlier = literals_of(reference)
         if files.configuration is not None:
+            from toktier.families.configuration import added_tokens, special_tokens_are_text
+
             known = {token.content: token for token in reference.get_added_tokens_decoder().values()}
             reference.add_tokens(added_tokens(files.configuration, files.configured_where, known))
             reference.encode_special_tokens = special_tokens_are_text(files.configuration)
@@ -214,10 +240,14 @@ def load(source: Source, *, pattern: str | None = None, special_tokens: Mapping[
         pattern: For rank files: how texts are split, by name or as a regular expression.
         special_tokens: For rank files: the special tokens with their ids.
 
+    Returns:
+        The tokenizer, which is the same object for the same content.
+
     Raises:
         UnknownTokenizer: The source does not lead to a tokenizer.
         InvalidDefinition: It does, but the definition is broken, or a rank file comes without a pattern.
         TypeError: The source is nothing of the above, or something is said about it that it says itself.
+        OSError: A file cannot be read.
 
     Example:
         >>> import tiktoken, toktier
@@ -232,13 +262,8 @@ def load(source: Source, *, pattern: str | None = None, special_tokens: Mapping[
 
 
 def _files(source: object, said: _Keywords) -> _Files | _Ranks:
-    if isinstance(source, tiktoken.Encoding):
-        said.refuse("a tiktoken.Encoding")
-        ranked = of_encoding(source)
-        return _Ranks(ranked.digest, ranked.digest, lambda: ranked)
     if not isinstance(source, (str, os.PathLike)):
-        said.refuse("a tokenizer object")
-        return _copied(*backend_of(source))
+        return _files_of_object(source, said)
     name = os.fspath(source)
     if not name:
         raise TypeError("cannot load a tokenizer from '': give a path, a name or a tokenizer object")
@@ -260,15 +285,25 @@ def _files(source: object, said: _Keywords) -> _Files | _Ranks:
     raise UnknownTokenizer(f"no file, directory or bundled tokenizer {name!r} (bundled: {', '.join(BUNDLED)})")
 
 
+def _files_of_object(source: object, said: _Keywords) -> _Files | _Ranks:
+    import tiktoken
+
+    if not isinstance(source, tiktoken.Encoding):
+        said.refuse("a tokenizer object")
+        return _copied(*backend_of(source))
+    from toktier.families.formats.ranked import of_encoding
+
+    said.refuse("a tiktoken.Encoding")
+    ranked = of_encoding(source)
+    return _Ranks(ranked.digest, ranked.digest, lambda: ranked)
+
+
 def _copied(source: tokenizers.Tokenizer, where: str, encode_special_tokens: bool) -> _Files:
     try:
-        files = _Files(where, source.to_str().encode(), encode_special_tokens=encode_special_tokens)
+        definition = source.to_str().encode()
     except Exception as error:
         raise InvalidDefinition(f"{where}: cannot be serialised: {error}") from None
-    # What was added before the model was replaced has ids that no file can say.
-    if load_reference(files.definition, where).get_vocab() != source.get_vocab():
-        raise InvalidDefinition(f"{where}: its added tokens have other ids once it is saved and loaded again")
-    return files
+    return _Files(where, definition, encode_special_tokens=encode_special_tokens, vocabulary=source.get_vocab)
 
 
 def _read(file: pathlib.Path, said: _Keywords, configuration: pathlib.Path | None = None) -> _Files | _Ranks:
@@ -278,9 +313,13 @@ def _read(file: pathlib.Path, said: _Keywords, configuration: pathlib.Path | Non
         return _read_ranks(data, where, said, configuration)
     said.refuse(where)
     if kind is Kind.TEKKEN:
+        from toktier.families.formats.tekken import read_tekken
+
         digest = hashlib.sha256(data).hexdigest()
         return _Ranks(f"tekken {digest}", digest, functools.partial(read_tekken, data, where))
     if kind is Kind.PAIR:
+        from toktier.families.formats.pair import read_pair
+
         built = read_pair(file.parent)
         return _copied(built, where, built.encode_special_tokens)
     if configuration is None:
@@ -289,6 +328,10 @@ def _read(file: pathlib.Path, said: _Keywords, configuration: pathlib.Path | Non
 
 
 def _read_ranks(data: bytes, where: str, said: _Keywords, configuration: pathlib.Path | None) -> _Ranks:
+    from toktier.families.formats.patterns import PATTERNS, pattern_of
+    from toktier.families.formats.ranked import RankedBPE
+    from toktier.families.formats.rankfile import read_ranks, special_tokens_beside
+
     if said.pattern is None:
         raise InvalidDefinition(
             f"{where}: a rank file does not say by which pattern texts are split: give pattern=, a regular expression"
@@ -314,5 +357,18 @@ def _fetched(name: str, said: _Keywords) -> _Files | _Ranks:
     try:
         folder = huggingface_hub.snapshot_download(name, allow_patterns=list(FILES))
     except Exception as error:
-        raise UnknownTokenizer(f"{unknown}, and none of that id from the hub: {error}") from error
+        raise UnknownTokenizer(f"{unknown}, and {_hub_says(name, error)}") from error
     return _files(pathlib.Path(folder), said)
+
+
+def _hub_says(name: str, error: Exception) -> str:
+    """Why the hub gives no repository of a name, in one line, and what to do about it."""
+    # By the names of their classes, which have moved between the hub's modules, while those did not change.
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "LocalEntryNotFoundError" in kinds:
+        return "the hub cannot be reached, where its id would be looked up: give a file or a directory, or connect"
+    if "GatedRepoError" in kinds:
+        return f"on the hub it is gated: ask for access at huggingface.co/{name}, and log in with: hf auth login"
+    if "RepositoryNotFoundError" in kinds:
+        return "none of that id on the hub; a private one needs a login: hf auth login"
+    return f"none of that id from the hub: {str(error).strip().partition(chr(10))[0]}"

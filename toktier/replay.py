@@ -19,18 +19,18 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tokenizers
 from attrs import evolve, frozen
 
-from toktier.engines.reference import ReferenceEngine
-from toktier.engines.tiktoken_reference import TiktokenReference
 from toktier.errors import InvalidTranscript
 from toktier.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+Read = TypeVar("Read")
 
 PROMPT = "<|im_start|>assistant\n<think>\n"
 """What makes the model begin to answer. The next turn may have the answer in its place."""
@@ -168,7 +168,6 @@ def replay(tok: Tokenizer, transcript: Sequence[Request]) -> Iterator[Turn]:
         tok: The tokenizer; its reference is what the session is compared with.
         transcript: What :func:`requests` gives.
     """
-    full_encode = _full_encode(tok)
     session = tok.session()
     ids: list[int] = []  # the front end's own, which it hands to the model
     text = ""
@@ -185,7 +184,7 @@ def replay(tok: Tokenizer, transcript: Sequence[Request]) -> Iterator[Turn]:
         patch = session.update(text) if operation == "update" else session.append(addition)
         patch.apply(ids)
         done = time.perf_counter()
-        expected = full_encode(text)
+        expected = tok.reference.listed(text)
         end = time.perf_counter()
 
         new = len(text) - len(before)
@@ -195,21 +194,9 @@ def replay(tok: Tokenizer, transcript: Sequence[Request]) -> Iterator[Turn]:
         yield evolve(turn, exact=turn.exact and session.text == text and session.ids.tolist() == ids)
 
 
-def _full_encode(tok: Tokenizer) -> Callable[[str], list[int]]:
-    """The fastest call of the library that defines the tokenizer."""
-    engine = tok.engine(ReferenceEngine.name)
-    if isinstance(engine, TiktokenReference):
-        return lambda text: engine.encode(text).tolist()
-    reference = reference_of(tok)
-    # `encode`, which also computes offsets, takes up to twice as long.
-    return lambda text: reference.encode_batch_fast([text], add_special_tokens=False)[0].ids
-
-
 def reference_of(tok: Tokenizer) -> tokenizers.Tokenizer:
-    """The reference library's own tokenizer, without anything of toktier around it."""
-    engine = tok.engine(ReferenceEngine.name)
-    assert isinstance(engine, ReferenceEngine)
-    return engine.tokenizer
+    """The reference library's own tokenizer; where tiktoken is the reference, what decodes and does nothing else."""
+    return tok.reference.tokenizer
 
 
 def rendered(before: str, operation: str, request: Request) -> str:
@@ -308,17 +295,34 @@ def read_transcripts(file: str | os.PathLike[str]) -> list[list[Message]]:
         InvalidTranscript: A line is something else; the error names it.
         OSError: The file cannot be read.
     """
-    transcripts = []
+    form = '{"messages": [{"role": ..., "content": ...}, ...]} with text for each content'
+    return read_lines(file, lambda entry: [_message(message) for message in entry["messages"]], form)
+
+
+def read_lines(file: str | os.PathLike[str], read: Callable[[dict[str, Any]], Read], form: str) -> list[Read]:
+    """What is read of each line of a file of transcripts that has something in it.
+
+    Args:
+        file: A file with a JSON object on each line.
+        read: Takes the object of a line; what is not of the form makes it raise.
+        form: What a line has to be, in an error.
+
+    Raises:
+        InvalidTranscript: A line is something else; the error names it.
+        OSError: The file cannot be read.
+    """
+    found = []
     for number, line in enumerate(pathlib.Path(file).read_bytes().splitlines(), 1):
         if line.strip():
             try:
-                transcripts.append([_message(entry) for entry in json.loads(line)["messages"]])
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                found.append(read(json.loads(line)))
+            except UnicodeDecodeError as error:
+                raise InvalidTranscript(f"{os.fspath(file)}: line {number} is not UTF-8: {error.reason}") from None
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise InvalidTranscript(
-                    f'{os.fspath(file)}: line {number} is not {{"messages": [{{"role": ..., "content": ...}}, ...]}}'
-                    f" with text for each content ({type(error).__name__}: {error})"
+                    f"{os.fspath(file)}: line {number} is not {form} ({type(error).__name__}: {error})"
                 ) from None
-    return transcripts
+    return found
 
 
 def _message(entry: dict[str, object]) -> Message:

@@ -17,18 +17,16 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-import tiktoken
 import tokenizers
 from attrs import asdict, field, frozen
 
 import toktier
-from toktier.campaign.programs import Change, Kind, Operation, Problem, Program, first_difference, reference_ids, run
+from toktier.campaign.operations import Change, Kind, Operation, Program
+from toktier.campaign.programs import Problem, first_difference, reference_ids, run
 from toktier.engines.base import Engine
-from toktier.engines.tiktoken_reference import TiktokenReference
 from toktier.errors import InvalidReproduction
-from toktier.families.formats.ranked import RANKED, restored, saved
-from toktier.registry import load
-from toktier.replay import reference_of
+from toktier.families.formats.ranked import RANKED, restored
+from toktier.registry import Source, load
 from toktier.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -43,10 +41,13 @@ PRESET = 0
 
 @frozen
 class Reproduction:
-    """What went wrong, and how to see it again.
+    """What went wrong, and how to see it again: ``toktier reproduce FILE``.
+
+    Made small first, by delta debugging (A. Zeller and R. Hildebrandt, "Simplifying and isolating failure-inducing
+    input", 2002); ``toktier.campaign.shrinking`` does it.
 
     Attributes:
-        digest: The family's.
+        digest: The family's, SHA-256, hexadecimal.
         encode_special_tokens: Whether the tokenizer encodes its special tokens as text, which its file does not say.
         engine: The name of the engine; None when the relation itself is wrong.
         versions: Of everything that takes part; None for what is not installed.
@@ -54,12 +55,12 @@ class Reproduction:
         message: What was wrong then, in words.
         expected: The reference's ids, if it is ids that differ.
         got: The ids in their place.
-        position: The first id in which the two differ.
-        tokenizer: What :meth:`save` takes the definition from; None when the reproduction comes from a file.
+        position: The index of the first id in which the two differ; None where it is not ids that differ.
+        tokenizer: Whose definition :meth:`save` keeps; None when the reproduction comes from a file.
 
     Example:
         >>> import tempfile, toktier
-        >>> from toktier.campaign.programs import encode
+        >>> from toktier.campaign.operations import encode
         >>> tok = toktier.load("toktier-mini")
         >>> problem = Problem(1, Kind.ENCODE, "2 ids where the reference has 1", (39, 523), (39,))
         >>> found = Reproduction.of(tok, "memo", [encode("Hel")], problem)
@@ -82,7 +83,7 @@ class Reproduction:
     expected: tuple[int, ...] | None = field(default=None, repr=False)
     got: tuple[int, ...] | None = field(default=None, repr=False)
     position: int | None = None
-    tokenizer: tokenizers.Tokenizer | tiktoken.Encoding | None = field(default=None, eq=False, repr=False)
+    tokenizer: Tokenizer | None = field(default=None, eq=False, repr=False)
 
     @classmethod
     def of(cls, tok: Tokenizer, engine: str | None, program: Program, problem: Problem) -> Reproduction:
@@ -93,8 +94,14 @@ class Reproduction:
             engine: The name of the engine that encoded; None when none took part.
             program: What was done.
             problem: What went wrong.
+
+        Example:
+            >>> import toktier
+            >>> from toktier.campaign.operations import append
+            >>> tok, problem = toktier.load("toktier-mini"), Problem(1, Kind.APPEND, "another text")
+            >>> print(Reproduction.of(tok, "memo", [append("Hello")], problem).message)
+            operation 1, append: another text
         """
-        reference = tok.engine("reference")
         expected, got = problem.expected, problem.got
         differ = expected is not None and got is not None
         return cls(
@@ -107,23 +114,38 @@ class Reproduction:
             expected=expected,
             got=got,
             position=first_difference(expected or (), got or ()) if differ else None,
-            tokenizer=reference.encoding if isinstance(reference, TiktokenReference) else reference_of(tok),
+            tokenizer=tok,
         )
 
     def save(self, folder: str | os.PathLike[str]) -> pathlib.Path:
         """Writes it into a folder, which is made if it is not there; once, if it is there already.
+
+        The definition of the tokenizer is written beside it. Both are there as a whole, or not at all.
+
+        Args:
+            folder: The folder.
 
         Returns:
             The file.
 
         Raises:
             OSError: Something cannot be written.
+
+        Example:
+            >>> import tempfile, toktier
+            >>> from toktier.campaign.operations import encode
+            >>> problem = Problem(1, Kind.ENCODE, "an example")
+            >>> found = Reproduction.of(toktier.load("toktier-mini"), "memo", [encode("Hello")], problem)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     file = found.save(folder)
+            ...     sorted(path.suffix for path in pathlib.Path(folder).iterdir())
+            ['.json', '.xz']
         """
         where = pathlib.Path(folder)
         where.mkdir(parents=True, exist_ok=True)
         definition = _definition(where, self.digest)
         if self.tokenizer is not None and not definition.exists():
-            text = saved(self.tokenizer) if isinstance(self.tokenizer, tiktoken.Encoding) else self.tokenizer.to_str()
+            text = self.tokenizer.reference.saved()
             _write(definition, lzma.compress(text.encode(), preset=PRESET))
         content = _content(self)
         same = {name: value for name, value in content.items() if name != "versions"}
@@ -137,9 +159,24 @@ class Reproduction:
     def load(cls, file: str | os.PathLike[str]) -> Reproduction:
         """Reads what :meth:`save` wrote.
 
+        Args:
+            file: The JSON file.
+
+        Returns:
+            The reproduction, without the tokenizer; :meth:`load_tokenizer` reads that.
+
         Raises:
             InvalidReproduction: The file is something else, or of another version; the message says which.
             OSError: The file cannot be read.
+
+        Example:
+            >>> import tempfile, toktier
+            >>> from toktier.campaign.operations import encode
+            >>> problem = Problem(1, Kind.ENCODE, "an example")
+            >>> found = Reproduction.of(toktier.load("toktier-mini"), "memo", [encode("Hello")], problem)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     Reproduction.load(found.save(folder)) == found
+            True
         """
         where = os.fspath(file)
         try:
@@ -159,31 +196,57 @@ class Reproduction:
     def load_tokenizer(self, folder: str | os.PathLike[str]) -> Tokenizer:
         """The tokenizer whose definition was saved into a folder together with this.
 
+        Args:
+            folder: The folder.
+
         Raises:
             InvalidReproduction: It is not there, or damaged.
             InvalidDefinition: This version of the reference library refuses it.
+
+        Example:
+            >>> import tempfile, toktier
+            >>> from toktier.campaign.operations import encode
+            >>> tok, problem = toktier.load("toktier-mini"), Problem(1, Kind.ENCODE, "an example")
+            >>> found = Reproduction.of(tok, "memo", [encode("Hello")], problem)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     file = found.save(folder)
+            ...     found.load_tokenizer(folder) is tok
+            True
         """
         file = _definition(pathlib.Path(folder), self.digest)
         try:
             text = lzma.decompress(file.read_bytes()).decode()
-            definition = restored(text) if text.startswith(RANKED) else tokenizers.Tokenizer.from_str(text)
+            definition: Source
+            if text.startswith(RANKED):
+                definition = restored(text)
+            else:
+                definition = tokenizers.Tokenizer.from_str(text)
+                definition.encode_special_tokens = self.encode_special_tokens
         except FileNotFoundError:
             raise InvalidReproduction(f"{file}: not there; name the tokenizer, with --tokenizer") from None
         except Exception as error:
             raise InvalidReproduction(f"{file}: damaged ({error}); name the tokenizer, with --tokenizer") from None
-        if isinstance(definition, tokenizers.Tokenizer):
-            definition.encode_special_tokens = self.encode_special_tokens
         return load(definition)
 
     def replay(self, tok: Tokenizer, engine: Engine | None = None) -> Problem | None:
-        """Does again what was done, and says what is wrong now; None when nothing is.
+        """Does again what was done, and says what is wrong now.
 
         Args:
             tok: The tokenizer.
             engine: What encodes. Not given: a new engine of the same name, which has seen nothing.
 
+        Returns:
+            What is wrong; None when nothing is.
+
         Raises:
             UnknownEngine: There is no engine of that name, or it does not serve the tokenizer.
+
+        Example:
+            >>> import toktier
+            >>> from toktier.campaign.operations import encode
+            >>> tok, problem = toktier.load("toktier-mini"), Problem(1, Kind.ENCODE, "an example")
+            >>> print(Reproduction.of(tok, "memo", [encode("Hello")], problem).replay(tok))
+            None
         """
         encoding = engine or tok.renewed().engine(self.engine or "reference")
         return run(self.operations, tok, reference_ids(tok), encoding)
@@ -191,8 +254,7 @@ class Reproduction:
 
 def encodes_special_tokens(tok: Tokenizer) -> bool:
     """Whether special tokens in a text are encoded like any other text. Tiktoken is never asked to do that here."""
-    is_ranked = isinstance(tok.engine("reference"), TiktokenReference)
-    return not is_ranked and reference_of(tok).encode_special_tokens
+    return tok.reference.special_is_text
 
 
 def versions() -> dict[str, str | None]:

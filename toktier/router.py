@@ -1,286 +1,70 @@
 """Which engine serves a tokenizer, and why.
 
-An engine other than the reference is on a leash, the :class:`Route`: a text with a character of its guard goes to the
-reference, and so does one on which it raises. Whether it may serve at all is decided by evidence
-(:mod:`toktier.engines.admission`), which takes seconds to gather and is kept on disk. Nobody has to wait for it:
-without, ``"auto"`` is ``memo``, which is exact by the theorem; and for a tokenizer that turns out to be used a lot, a
-thread gathers the evidence.
+An engine other than the reference serves on a leash (:mod:`toktier.route`). Whether it may at all is decided by
+evidence (:mod:`toktier.engines.admission`), which takes seconds to gather and is kept on disk. Nobody has to wait for
+it: without, ``"auto"`` is ``memo``, which is exact by the theorem; and for a tokenizer that turns out to be used a lot,
+a thread gathers the evidence.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
-import weakref
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from toktier.engines.admission import Evidence, Interrupted, Suspect, always, compared
-from toktier.engines.base import Engine, Ids, Inapplicable, contained
-from toktier.engines.continuing import encode_continuing
-from toktier.engines.gigatoken import GigatokenEngine
+from toktier.engines.admission import Interrupted, Suspect, always, compared
+from toktier.engines.base import Engine, Inapplicable, contained
 from toktier.engines.memo import MemoEngine
 from toktier.engines.reference import ReferenceEngine
-from toktier.engines.tiktoken import TiktokenEngine
 from toktier.errors import UnknownEngine
-from toktier.families.family import Family, valid_text
+from toktier.families.family import Family
 from toktier.families.probing import DiskCache
-from toktier.gpu.engine import GpuEngine, OnDevice
-from toktier.gpu.offload import Offload
+from toktier.route import Route, demotions
+
+if TYPE_CHECKING:
+    from toktier.gpu.engine import OnDevice
+
+GPU = "gpu"
 
 PROCESSOR = ("gigatoken", "tiktoken", "memo", "reference")
 """The engines of the processor, fastest first."""
 
-NAMES = ("gpu", *PROCESSOR)
+NAMES = (GPU, *PROCESSOR)
 """All engines. The first is only used once somebody has asked for it: it takes memory, and a process that has used CUDA
 cannot fork any more."""
 
 BY_THEOREM = "admitted: exact by the theorem of certified cuts, from ids of the reference"
 
-FAILURES = 100
-"""Texts on which an engine may raise before it is given no more."""
-
 BUSY = 1 << 12
 """Texts that ``"auto"`` encodes before it is worth to compare faster engines with the reference."""
 
-logger = logging.getLogger(__name__)
 
-SUSPECTS: dict[str, type[Suspect]] = {suspect.name: suspect for suspect in (GpuEngine, GigatokenEngine, TiktokenEngine)}
-"""The engines that need evidence."""
+def _gpu() -> type[Suspect]:
+    from toktier.gpu.engine import GpuEngine
+
+    return GpuEngine
+
+
+def _gigatoken() -> type[Suspect]:
+    from toktier.engines.gigatoken import GigatokenEngine
+
+    return GigatokenEngine
+
+
+def _tiktoken() -> type[Suspect]:
+    from toktier.engines.tiktoken import TiktokenEngine
+
+    return TiktokenEngine
+
+
+SUSPECTS: dict[str, Callable[[], type[Suspect]]] = {GPU: _gpu, "gigatoken": _gigatoken, "tiktoken": _tiktoken}
+"""What gives the classes of the engines that need evidence. They are imported when somebody asks for one."""
 
 
 def never() -> bool:
     """What is known already must do."""
     return False
-
-
-class Demotions:
-    """The engines that gave other ids than the reference, by family: in this process they serve it no more."""
-
-    def __init__(self) -> None:
-        self.changes = 0
-        """Of any kind: whoever chose an engine chooses again."""
-        self._lock = threading.Lock()
-        self._why: dict[tuple[str, str], str] = {}
-        self._counts: dict[str, int] = {}
-        self._routes: weakref.WeakSet[Route] = weakref.WeakSet()
-
-    def count(self, digest: str) -> int:
-        """Twice how many there were for a family, and one more while one is under way.
-
-        Whoever remembers ids compares this with what it was then. While it is odd, some engine may be trusted still
-        that will not be, and some session may be taken for trusted that was just begun with its ids.
-        """
-        return self._counts.get(digest, 0)
-
-    def watch(self, route: Route) -> None:
-        """Has a new route take part."""
-        with self._lock:
-            self._routes.add(route)
-            if route.digest is not None and (why := self._why.get((route.digest, route.name))):
-                route.demote(why)
-
-    def demote(self, digest: str, name: str, why: str) -> None:
-        """Demotes an engine for a family."""
-        with self._lock:
-            if (digest, name) in self._why:
-                return
-            self._counts[digest] = self.count(digest) + 1
-            try:
-                for route in self._of(digest, name):
-                    route.demote(why)
-                for route in self._routes:
-                    if route.digest == digest and route.beside == name:
-                        route.epoch += 1
-                self._why[digest, name] = why
-            finally:
-                # Last, so that whoever sees it meets no engine that is trusted still.
-                self._counts[digest] += 1
-                self.changes += 1
-
-    def restore(self, digest: str, name: str) -> None:
-        """Trusts an engine again."""
-        with self._lock:
-            if self._why.pop((digest, name), None) is not None:
-                for route in self._of(digest, name):
-                    route.restore()
-                self.changes += 1
-
-    def _of(self, digest: str, name: str) -> list[Route]:
-        return [route for route in self._routes if (route.digest, route.name) == (digest, name)]
-
-
-demotions = Demotions()
-"""Those of this process."""
-
-
-class Route:
-    """An engine on its way through the guard, with the reference behind it. Answers to the engine protocol itself.
-
-    Attributes:
-        name: The engine's.
-        reason: Why it may serve.
-        texts: How many it was given, about: threads do not wait for one another to count.
-        guarded: The texts that went to the reference because of a character on which the engine differs.
-        failed: The texts that did because the engine raised. After some it is given no more.
-        digest: The digest of the family that it serves, if that is known.
-        epoch: Raised whenever ids that it gave before are trusted no more. Sessions then begin anew.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "_engine",
-        "_family",
-        "_is_guarded",
-        "_reference",
-        "_replaced",
-        "_served",
-        "_texts_before",
-        "digest",
-        "epoch",
-        "failed",
-        "guarded",
-        "name",
-        "reason",
-        "texts",
-    )
-
-    def __init__(
-        self,
-        engine: Engine,
-        reference: ReferenceEngine,
-        reason: str,
-        evidence: Evidence | None = None,
-        family: Family | None = None,
-    ) -> None:
-        self.name = engine.name
-        self._family = family
-        self.digest = None if family is None else family.digest
-        self.epoch = 0
-        self._replaced = 0
-        self._texts_before: int | None = None
-        """How many there were when it was demoted."""
-        self._served = engine, reason
-        """The engine, and why it may serve, also while the reference answers in its place."""
-        self.reason = reason
-        self._engine = engine
-        self._reference = reference
-        self._is_guarded = evidence.finder() if evidence else None
-        self.texts = self.guarded = self.failed = 0
-
-    def __repr__(self) -> str:
-        counted = f"{self.texts:,} texts, {self.guarded:,} guarded, {self.failed:,} failed"
-        return f"<toktier engine {self.name}: {self.reason}; {counted}>"
-
-    def encode(self, text: str, *, continuation: bool = False) -> Ids:
-        """The ids of a text, uint32, shape (tokens,).
-
-        Raises:
-            TypeError: The text is not a string.
-            InvalidText: The text has a lone surrogate.
-            ValueError: The text continues another one, and there is no certified cut before its first character.
-        """
-        if type(text) is not str:
-            text = valid_text(text)
-        if continuation and self._family is not None and self._family.prefixed:
-            return self.encode_batch([text], continuation=True)[0]
-        self.texts += 1
-        if self._is_guarded is not None and not text.isascii() and self._is_guarded(text):
-            self.guarded += 1
-            return self._reference.encode(text)
-        try:
-            return self._engine.encode(text)
-        except BaseException as error:
-            self._note(error, [text])
-            return self._reference.encode(text)
-
-    def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
-        """The ids of several texts."""
-        if continuation and self._family is not None and self._family.prefixed:
-            return encode_continuing(self._family, self, texts, [True] * len(texts), self.encode_batch)
-        if self._is_guarded is not None and not all(map(str.isascii, texts)):
-            guarded = [not text.isascii() and self._is_guarded(text) for text in texts]
-            if any(guarded):
-                self.guarded += sum(guarded)
-                self.texts += sum(guarded)
-                fine = [text for text, it in zip(texts, guarded, strict=True) if not it]
-                encoded = iter(self._encoded(fine))
-                return [
-                    self._reference.encode(text) if it else next(encoded)
-                    for text, it in zip(texts, guarded, strict=True)
-                ]
-        return self._encoded(texts)
-
-    def fallback(self, text: str) -> str | None:
-        """Why the reference encodes a text in the engine's place, if it does."""
-        if self._engine is self._reference:
-            return f"the reference in its place: {self.reason}"
-        if self._is_guarded is not None and not text.isascii() and self._is_guarded(text):
-            return "the reference in its place, for a character on which the two differ"
-        return None
-
-    @property
-    def call_size(self) -> int:
-        """Characters that are worth a call of their own, where a chunk is not."""
-        size: int = getattr(self._engine, "call_size", 0)
-        return size
-
-    @property
-    def beside(self) -> str | None:
-        """The name of another engine that encodes some texts in place of this one."""
-        host = getattr(self._served[0], "host", None)
-        return host.name if isinstance(host, Route) else None
-
-    @property
-    def engine(self) -> Engine:
-        """The engine itself, without the reference behind it."""
-        return self._served[0]
-
-    @property
-    def demoted(self) -> bool:
-        """Whether the reference answers in place of the engine, whatever the text is."""
-        return self._engine is self._reference
-
-    @property
-    def replaced(self) -> int:
-        """The texts that the reference encoded because the engine was demoted."""
-        return self._replaced + (self.texts - self._texts_before if self._texts_before is not None else 0)
-
-    def demote(self, why: str) -> None:
-        """Gives the engine no more texts, and trusts nothing that it gave."""
-        self._texts_before = self.texts
-        self._engine = self._reference
-        self.reason = f"demoted: {why}"
-        # Last: a session that notes it meanwhile has ids of the reference.
-        self.epoch += 1
-
-    def restore(self) -> None:
-        """Trusts the engine again."""
-        self._replaced, self._texts_before = self.replaced, None
-        self._engine, self.reason = self._served
-        self.failed = 0
-
-    def _encoded(self, texts: Sequence[str]) -> list[Ids]:
-        self.texts += len(texts)
-        try:
-            return self._engine.encode_batch(texts)
-        except BaseException as error:
-            self._note(error, texts)
-            return self._reference.encode_batch(texts)
-
-    def _note(self, error: BaseException, texts: Sequence[str]) -> None:
-        if not contained(error):
-            raise error
-        for text in texts:
-            valid_text(text)  # what is no text is no failure of the engine
-        if not self.failed:
-            logger.warning("engine %s raised %r: the reference answers in its place", self.name, error)
-        self.failed += len(texts)
-        if self.failed >= FAILURES and self._engine is not self._reference:
-            logger.warning("engine %s raised on %d texts and is given no more", self.name, self.failed)
-            self.reason = f"given no more texts, since it raised on {self.failed}; before, {self.reason}"
-            self._engine = self._reference
 
 
 Serving: TypeAlias = Route | ReferenceEngine
@@ -346,7 +130,9 @@ class Router:
             UnknownEngine: There is none, or it does not serve this tokenizer.
             EngineFailure: It failed.
         """
-        route = self.route(GpuEngine.name)
+        from toktier.gpu.offload import Offload
+
+        route = self.route(GPU)
         assert isinstance(route, Route)
         offload = route.engine
         assert isinstance(offload, Offload)
@@ -376,7 +162,7 @@ class Router:
 
     def _fastest(self) -> Serving:
         with self._choosing:
-            gpu = self._decisions.get(GpuEngine.name)
+            gpu = self._decisions.get(GPU)
             self._auto = gpu if isinstance(gpu, Route) and not gpu.demoted else self._first()
             return self._auto
 
@@ -414,9 +200,9 @@ class Router:
             if name == MemoEngine.name:
                 decision = Route(MemoEngine(family, reference), reference, BY_THEOREM, family=family)
             else:
-                suspect = SUSPECTS[name]
+                suspect = SUSPECTS[name]()
                 suspect.check(family, reference)
-                if suspect is GpuEngine and proceed is never:
+                if name == GPU and proceed is never:
                     return None  # also to see what is known of it, it would have to begin
                 evidence = compared(suspect, family, reference, self._cache, proceed)
                 decision = (
@@ -443,8 +229,12 @@ class Router:
     def _made(self, suspect: type[Suspect]) -> Engine:
         """An engine that may serve. The GPU has one of the processor beside it, for what is not worth the way."""
         engine = suspect(self._family, self._reference, self._reference.probe(self._cache))
-        if not isinstance(engine, GpuEngine):
+        if suspect.name != GPU:
             return engine
+        from toktier.gpu.engine import GpuEngine
+        from toktier.gpu.offload import Offload
+
+        assert isinstance(engine, GpuEngine)
         # On trial, it is the device that is looked at, however short a text is.
         return Offload(engine, self._first(), threshold=0 if self._on_trial else None)
 

@@ -8,9 +8,8 @@ import threading
 import time
 import weakref
 
-from toktier.archive import Archive
 from toktier.errors import EngineFailure, SessionInUse, SessionTorn
-from toktier.router import demotions
+from toktier.route import demotions
 from toktier.shelf import Entry, Key, Shelf
 
 KEPT = 7 * 86400.0
@@ -41,6 +40,8 @@ class Saver:
     def __init__(self, path: str | os.PathLike[str], digest: str) -> None:
         self._digest, self._trusted = digest, demotions.count(digest) & ~1
         """The family, and the demotions for which the archive was cleared; never one that was under way."""
+        from toktier.archive import Archive
+
         self._archive = Archive(path)
         self._archive.expire(time.time() - KEPT)
         self._lock = threading.Lock()

@@ -1,55 +1,31 @@
-"""A growing, edited text whose ids are kept exact by re-encoding only what changed.
+"""Sessions: a text that grows and changes, whose ids stay exact while only what changed is encoded.
 
-The state is the text, its ids, and *seams*: certified cuts, each with the number of ids to its left. To replace
-characters, a session takes the nearest seams around them, encodes what now stands between the two, and puts the
-ids in the place of the old ones. Because the seams are certified, that is the same as encoding everything.
+What belongs to the caller is here: arguments, and threads, of which one at a time may be at work in a session. The text
+and its ids are :class:`toktier.encodedtext.EncodedText`; the engine that may be demoted meanwhile, and the account of
+every operation, are :class:`toktier.servedtext.ServedText`.
 """
 
 from __future__ import annotations
 
-import logging
 import operator
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from time import perf_counter_ns
-from typing import Any, NamedTuple, NoReturn, SupportsIndex, TypeVar
+from typing import SupportsIndex, TypeVar
 
-import numpy as np
-
-from toktier.difference import Hunk, hunks, single_hunk
-from toktier.engines.base import UINT32, Engine, Ids, checked, contained
-from toktier.errors import SessionInUse, SessionTorn, StateMismatch
-from toktier.explanation import Explanation, Step, explained
+from toktier.engines.base import Engine, Ids
+from toktier.errors import SessionInUse, SessionTorn
+from toktier.explanation import Explanation
 from toktier.families.family import valid_text
-from toktier.idarray import IdArray
 from toktier.patch import Patch
-from toktier.piecetable import PieceTable
-from toktier.planner import LONG, parts
-from toktier.router import Route
-from toktier.seams import COARSE, Seam, Seams, breaks
-from toktier.state import INSTEAD, State, pack, unpack
+from toktier.servedtext import ServedText
+from toktier.state import pack, unpack
 from toktier.tokenizer import Tokenizer
-from toktier.untrusted import Spans, Special, Untrusted, is_text, within
+from toktier.untrusted import Spans, Special, is_text
 
-ID = UINT32.itemsize
-"""Bytes of an id."""
-
-PIECES = 32
-"""Pieces of a text up to which an update leaves them as they are: the next one reads each with one comparison."""
+IN_USE = "another thread is at work in this session: give each thread its fork(), or share a toktier.SessionStore"
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
-
-
-class Change(NamedTuple):
-    """The characters from the first position to the second become a text, of which some are untrusted."""
-
-    start: int
-    stop: int
-    text: str
-    untrusted: Spans = ()
 
 
 class Session:
@@ -63,6 +39,9 @@ class Session:
 
     On a tokenizer without certified cuts (``tok.family.reason`` says why) everything works, by encoding in full.
 
+    The text is a piece table (C. Crowley, "Data structures for text sequences", 1998); why it is enough to encode
+    between certified cuts is proved in ``docs/theory.md``.
+
     Args:
         tok: The tokenizer.
         text: The text to begin with.
@@ -74,6 +53,7 @@ class Session:
         InvalidText: The text has a lone surrogate.
         UnknownEngine: There is no engine of that name, or it does not serve this tokenizer.
         ValueError: The engine is another tokenizer's.
+        EngineFailure: The reference library cannot encode the text.
 
     Example:
         >>> import toktier
@@ -89,23 +69,7 @@ class Session:
         True
     """
 
-    __slots__ = (
-        "_busy",
-        "_engine",
-        "_epoch",
-        "_family",
-        "_ids",
-        "_last",
-        "_list",
-        "_meter",
-        "_planner",
-        "_route",
-        "_seams",
-        "_table",
-        "_tok",
-        "_untrusted",
-        "_windows",
-    )
+    __slots__ = ("_busy", "_served", "_tok")
 
     def __init__(self, tok: Tokenizer, text: str = "", *, engine: str | Engine = "auto") -> None:
         if not isinstance(tok, Tokenizer):
@@ -114,50 +78,39 @@ class Session:
             raise TypeError(f"engine must be a name or a toktier.engines.base.Engine, not {engine!r}")
         if getattr(engine, "digest", None) not in {None, tok.family.digest}:
             raise ValueError(f"engine {engine!r} is another tokenizer's, and gives other ids than {tok!r}")
-        self._tok, self._family, self._planner, self._meter = tok, tok.family, tok.planner, tok.meter
-        self._engine = tok.engine(engine) if isinstance(engine, str) else engine
-        self._route = self._engine if isinstance(self._engine, Route) else None
-        self._epoch = 0 if self._route is None else self._route.epoch
+        self._tok = tok
         self._busy = threading.Lock()
-        self._table = PieceTable()
-        self._ids = IdArray()
-        self._list: list[int] | None = None
-        self._seams = Seams()
-        self._untrusted = Untrusted()
-        self._windows: list[tuple[int, int]] = []
-        """What was encoded for the operation in progress: first character and length of each stretch."""
-        self._last: tuple[str, list[tuple[int, int]], int, int, int, int] | None = None
-        """What :class:`Step` is made of, if anybody asks."""
+        self._served = ServedText(tok, tok.engine(engine) if isinstance(engine, str) else engine)
         if text := valid_text(text):
-            began = perf_counter_ns()
-            self._done("full" if len(text) < LONG else "planned", self._append(text), 0, began)
+            self._served.begin(text)
 
     def __len__(self) -> int:
         """The number of ids."""
-        return self._looked_up(lambda: len(self._ids))
+        return self._looked_up(lambda: len(self._served.held.ids))
 
     def __bool__(self) -> bool:
         """True, also of a session without any ids: it is a session."""
         return True
 
     def __repr__(self) -> str:
-        if self._is_torn:
+        held = self._served.held
+        if held.is_torn:
             return "<toktier.Session that was interrupted while it changed>"
-        return f"<toktier.Session {len(self._table)} characters, {len(self._ids)} ids, engine {self._engine.name}>"
+        return f"<toktier.Session {len(held.table)} characters, {len(held.ids)} ids, engine {self.engine.name}>"
 
     @property
     def text(self) -> str:
         """The whole text. Put together when asked for; once it is, the session shares its memory."""
         self._enter()
         try:
-            return self._table.text()
+            return self._served.held.table.text()
         finally:
             self._busy.release()
 
     @property
     def untrusted(self) -> Spans:
-        """The untrusted characters of the text, as spans ``(start, stop)`` in ascending order."""
-        return self._looked_up(lambda: self._untrusted.spans())  # noqa: PLW0108  # another one, once a change is done
+        """The untrusted characters of the text, as spans ``(start, stop)``, half-open, in ascending order."""
+        return self._looked_up(lambda: self._served.held.untrusted.spans())  # noqa: PLW0108  # another one, once a change is done
 
     @property
     def ids(self) -> Ids:
@@ -167,18 +120,14 @@ class Session:
         """
         self._enter()
         try:
-            return self._encoded_anew() if self._is_stale else self._ids.view()
+            return self._served.ids()
         finally:
             self._busy.release()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of text, ids, seams and what keeps them in order. What is shared with a fork counts in both."""
-        listed = 0 if self._list is None else sys.getsizeof(self._list) + sys.getsizeof(1 << 20) * len(self._list)
-        held = self._looked_up(
-            lambda: self._table.nbytes + self._ids.nbytes + self._seams.nbytes + self._untrusted.nbytes
-        )
-        return sys.getsizeof(self) + listed + held
+        """The bytes of text, ids, seams and what keeps them in order. What is shared with a fork counts in both."""
+        return sys.getsizeof(self) + self._looked_up(lambda: self._served.nbytes)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -188,17 +137,22 @@ class Session:
     @property
     def engine(self) -> Engine:
         """What encodes for this session."""
-        return self._engine
+        return self._served.engine
 
     def tolist(self) -> list[int]:
-        """The ids as a new list, copied from one that is kept up to date from the first call on."""
+        """The ids as a new list, copied from one that is kept up to date from the first call on.
+
+        Raises:
+            SessionInUse: Another thread is at work in this session.
+
+        Example:
+            >>> import toktier
+            >>> toktier.load("toktier-mini").session("Hello world").tolist()
+            [39, 523, 323, 3241, 1151]
+        """
         self._enter()
         try:
-            if self._is_stale:
-                return [*map(int, self._encoded_anew())]
-            if self._list is None:
-                self._list = self._ids.window(0, len(self._ids)).tolist()
-            return self._list.copy()
+            return self._served.tolist()
         finally:
             self._busy.release()
 
@@ -212,9 +166,14 @@ class Session:
             special: What special tokens in it are: tokens, or ``"text"`` because nobody trusts who wrote it. A special
                 token counts only where its whole occurrence lies in trusted text.
 
+        Returns:
+            What changed of the ids. It may begin before their end, where the last token became a longer one.
+
         Raises:
             TypeError: The text is not a string.
+            ValueError: ``special`` is neither ``"token"`` nor ``"text"``.
             InvalidText: The text has a lone surrogate.
+            EngineFailure: The reference library cannot encode the text.
             Unprotectable: Special tokens are to be text, and this tokenizer's are found in a way that does not allow
                 for it.
             SessionInUse: Another thread is at work in this session.
@@ -229,55 +188,13 @@ class Session:
         """
         if type(text) is not str or not text.isascii():
             text = valid_text(text)
-        spans = self._spans_of(text, special)
-        self._enter()
+        spans = () if special == "token" else self._spans_of(text, special)
+        if not self._busy.acquire(blocking=False):  # as _enter() does, which would take a part of the time
+            raise SessionInUse(IN_USE)
         try:
-            began, self._windows, before = perf_counter_ns(), [], len(self._ids)
-            if self._route is not None and self._route.epoch != self._epoch:
-                untrusted = self._untrusted.around(
-                    0, (len(self._table), len(self._table), len(text), spans), len(self._table)
-                )
-                patch = self._begin_anew(before, self._table.joined() + text, untrusted)
-            else:
-                patch = self._append(text, spans)
-            return self._done("append", patch, before, began)
+            return self._served.append(text, spans)
         finally:
             self._busy.release()
-
-    def _append(self, text: str, spans: Spans = ()) -> Patch:
-        table, ids, seams, untrusted = self._table, self._ids, self._seams, self._untrusted
-        length, stop = len(table), len(ids)
-        if not text:
-            return Patch(stop, stop, np.frombuffer(b"", UINT32), stop)
-
-        # What stands behind the last seam is encoded again, together with the text. The old end is a seam itself if
-        # the characters that meet there now are a pair: the ids left of it are known.
-        left = seams.last()
-        window = table.slice(left[0], length)
-        fresh_seams: list[Seam] = []
-        if window and self._family.is_pair(window[-1], text[0]):
-            window, left = text, (length, stop)
-            fresh_seams.append(left)
-        else:
-            window += text
-        around = untrusted.around(left[0], (length, length, len(text), spans), length) if untrusted or spans else ()
-        fresh = self._encode(window, left, fresh_seams, around, to_end=True, coarse=True)
-        same = _common_begin(ids.window(left[1], stop).tobytes(), fresh)
-        start = left[1] + same // ID
-        patch = Patch(start, stop, np.frombuffer(fresh, UINT32, -1, same), stop)
-
-        prepared = ids.prepare(start, stop, patch.ids)
-        # Whatever comes in between now, half a change is not seen.
-        self._table = self._ids = self._seams = self._untrusted = TORN
-        table.append(text)
-        ids.commit(start, stop, patch.ids, prepared)
-        seams.extend(fresh_seams)
-        if spans:
-            untrusted.replace(length, length, len(text), spans)
-        if self._list is not None:
-            self._list[start:] = patch.ids.tolist()
-        self._table, self._ids, self._seams, self._untrusted = table, ids, seams, untrusted
-        return patch
 
     def edit(self, start: SupportsIndex, stop: SupportsIndex, text: str, *, special: Special = "token") -> Patch:
         """Replaces the characters from ``start`` to ``stop``.
@@ -288,30 +205,31 @@ class Session:
             text: What stands there afterwards.
             special: As for :meth:`append`. What stays as it is stays as trusted as it is.
 
+        Returns:
+            What changed of the ids.
+
         Raises:
             IndexError: A position is out of range; negative ones do not count from the end.
             TypeError: The text is not a string, or a position is not an integer.
+            ValueError: ``special`` is neither ``"token"`` nor ``"text"``.
             InvalidText: The text has a lone surrogate.
+            EngineFailure: The reference library cannot encode the text.
             Unprotectable: As for :meth:`append`.
             SessionInUse: Another thread is at work in this session.
+
+        Example:
+            >>> import toktier
+            >>> session = toktier.load("toktier-mini").session("One pipe, one line")
+            >>> patch = session.edit(4, 8, "table")
+            >>> session.text, session.tolist()[patch.start : patch.start + len(patch.ids)] == patch.ids.tolist()
+            ('One table, one line', True)
         """
         text = valid_text(text)
         start, stop = operator.index(start), operator.index(stop)
         spans = self._spans_of(text, special)
         self._enter()
         try:
-            began, self._windows, before = perf_counter_ns(), [], len(self._ids)
-            if not 0 <= start <= stop <= len(self._table):
-                raise IndexError(
-                    f"edit({start}, {stop}) is out of range: 0 <= start <= stop <= {len(self._table)} characters"
-                )
-            if self._is_stale:
-                old = self._table.joined()
-                untrusted = self._untrusted.around(0, (start, stop, len(text), spans), len(old))
-                patch = self._begin_anew(before, old[:start] + text + old[stop:], untrusted)
-            else:
-                patch = self._splice(start, stop, text, spans)
-            return self._done("edit", patch, before, began)
+            return self._served.edit(start, stop, text, spans)
         finally:
             self._busy.release()
 
@@ -327,20 +245,30 @@ class Session:
             untrusted: Spans ``(start, stop)`` of its characters that may be no part of a special token; all others are
                 trusted, whatever they were before.
 
+        Returns:
+            What changed of the ids.
+
         Raises:
             TypeError: The text is not a string, or the spans are none.
             IndexError: A span does not lie in the text.
             InvalidText: The text has a lone surrogate.
+            EngineFailure: The reference library cannot encode the text.
             Unprotectable: As for :meth:`append`.
             SessionInUse: Another thread is at work in this session.
+
+        Example:
+            >>> import toktier
+            >>> session = toktier.load("toktier-mini").session("One pipe. Another pipe.")
+            >>> patch = session.update("One line. Another line.")
+            >>> patch.start, patch.stop, session.text
+            (2, 8, 'One line. Another line.')
         """
         if type(full_text) is not str:
             full_text = valid_text(full_text)
         spans = self._tok.untrusted_spans(untrusted, len(full_text))
         self._enter()
         try:
-            began = perf_counter_ns()
-            return self._change(self._changes(full_text, spans), full_text, spans, began)
+            return self._served.update(full_text, spans)
         finally:
             self._busy.release()
 
@@ -349,61 +277,12 @@ class Session:
             return ()
         return self._tok.untrusted_spans([(0, len(text))], len(text))
 
-    def _changes(self, full_text: str, spans: Spans) -> list[Change]:
-        """What makes a text of this one, as edits in ascending order; they are valid."""
-        found: list[Hunk] = []
-        for hunk in self._differing(hunks(self._table, full_text), full_text, spans):
-            # Without a seam between two of them they would be encoded together, twice.
-            if found and self._seams.find(found[-1].stop + 1) == self._seams.find(hunk.start):
-                hunk = Hunk(found[-1].start, hunk.stop, found.pop().begin, hunk.end)  # noqa: PLW2901
-            found.append(hunk)
-        return [self._change_of(hunk, full_text, spans) for hunk in found]
-
-    def _differing(self, found: list[Hunk], full_text: str, spans: Spans) -> list[Hunk]:
-        """The hunks of a text, with what is the same and is trusted in another way."""
-        if not spans and not self._untrusted:
-            return found
-        return self._untrusted.differing(spans, found, len(self._table), len(full_text))
-
-    @staticmethod
-    def _change_of(hunk: Hunk, full_text: str, spans: Spans) -> Change:
-        text = valid_text(full_text[hunk.begin : hunk.end], before=hunk.begin)
-        return Change(hunk.start, hunk.stop, text, within(spans, hunk.begin, hunk.end) if spans else ())
-
-    def _small_changes(self, full_text: str, spans: Spans, most: int) -> list[Change] | None:
-        """The same, if there is at most one change and few characters would be encoded for it; None if that is more."""
-        if self._is_stale:
-            return None
-        single = single_hunk(self._table, full_text)
-        found = self._differing([] if single is None else [single], full_text, spans)
-        if not found:
-            return []
-        hunk = found[0]
-        if len(found) > 1:
-            return None
-        positions = self._seams
-        left = positions[max(positions.find(hunk.start) - 1, 0)][0]
-        behind = positions.find(hunk.stop + 1)
-        right = positions[behind][0] if behind < len(positions) else len(self._table)
-        if hunk.end - hunk.begin + right - left > most:
-            return None
-        return [self._change_of(hunk, full_text, spans)]
-
-    def _change(self, changes: list[Change], full_text: str, spans: Spans, began: int) -> Patch:
-        """Makes changes, which give a text with untrusted spans, as an update that began at a time in nanoseconds."""
-        self._windows, before = [], len(self._ids)
-        if self._is_stale:
-            patch = self._begin_anew(before, full_text, spans)
-        elif len(changes) > 1:
-            patch = self._splice_all(changes)
-        else:
-            patch = self._splice(*changes[0]) if changes else self._splice(0, 0, "")
-        if self._table.pieces > PIECES:
-            self._table.replace_source(full_text)
-        return self._done("update", patch, before, began)
-
     def explain(self) -> Explanation:
         """What the last operation did and why: a dictionary of facts, and one line for people as its ``str()``.
+
+        ``"windows"`` are the stretches that were encoded: characters from ``start`` to ``stop``, counted in the text
+        after the operation, in ascending order. They are longer than what changed: they reach back to the last
+        certified cut, and on to the next one.
 
         Example:
             >>> import toktier
@@ -413,27 +292,18 @@ class Session:
             append: 11 of 30 characters encoded, from the certified cut at 19 on by memo; 4 ids replace 0; ... ms
             >>> session.explain()["reused"]
             19
+            >>> session.explain()["windows"]
+            [[19, 30]]
         """
-        return self._looked_up(self._explanation)
-
-    def _explanation(self) -> Explanation:
-        if self._last is None:
-            return Explanation(call="none", why="nothing was called yet")
-        step = Step(*self._last)
-        windows = step.windows
-        fallback = None if self._family.reason is None else f"no certified cuts: {self._family.reason}"
-        if self._route is not None and len(windows) == 1 and fallback is None:
-            start, size = windows[0]
-            stop = min(start + size, len(self._table))
-            window, spans = self._table.slice(start, stop), self._untrusted.within(start, stop)
-            if spans and self._tok.protection.is_forged(window, spans):
-                fallback = "the reference in its place, around special tokens in untrusted text"
-            else:
-                fallback = self._route.fallback(window)
-        return explained(step, len(self._table), self._engine.name, fallback)
+        return self._looked_up(self._served.explanation)
 
     def to_bytes(self) -> bytes:
         """The state of this session, to be kept or sent: some 8 bytes an id for English text.
+
+        It has the text as it is, and is not encrypted.
+
+        Raises:
+            SessionInUse: Another thread is at work in this session.
 
         Example:
             >>> import toktier
@@ -444,14 +314,7 @@ class Session:
         """
         self._enter()
         try:
-            packed = self
-            if self._is_stale:
-                # The patch that replaces all ids is for the next operation to return: this session stays as it is.
-                packed = self._forked()
-                packed._begin_anew(0, self._table.joined(), self._untrusted.spans())
-            ids, seams = packed._ids.window(0, len(packed._ids)), packed._seams.arrays()
-            state = State(packed._table.joined(), ids, *seams, packed._untrusted.array())
-            return pack(state, self._family.digest)
+            return pack(self._served.state(), self._tok.family.digest)
         finally:
             self._busy.release()
 
@@ -469,148 +332,50 @@ class Session:
         Raises:
             StateMismatch: The state is damaged, of another tokenizer or of another version; the message says which.
             UnknownEngine: There is no engine of that name, or it does not serve this tokenizer.
+            TypeError: The tokenizer or the engine is something else.
+            ValueError: The engine is another tokenizer's.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> session = toktier.Session.from_bytes(tok, tok.session("Once upon a ti").to_bytes())
+            >>> patch = session.append("me")
+            >>> session.tolist() == tok.encode("Once upon a time").tolist()
+            True
         """
         session = cls(tok, engine=engine)
-        state = unpack(data, tok.family.digest)
-        session._table.replace_source(state.text)
-        session._ids.splice(0, 0, state.ids)
-        session._seams = Seams.of(state.positions, state.counts)
-        session._untrusted = Untrusted.of(state.untrusted)
-        # Of another version of this library, which knew another relation, they need not be certified.
-        for position in state.positions[1:].tolist():
-            if position < len(state.text) and not tok.family.is_cut(state.text, position, continuation=True):
-                raise StateMismatch(f"the seam of the state at {position} is no certified cut; {INSTEAD}")
+        session._served.resume(unpack(data, tok.family.digest))
         return session
 
     def fork(self) -> Session:
-        """An independent session with the same state; ids and strings are shared until one of the two changes them."""
+        """An independent session with the same state; ids and strings are shared until one of the two changes them.
+
+        ``copy.copy`` and ``copy.deepcopy`` do the same.
+
+        Raises:
+            SessionInUse: Another thread is at work in this session.
+
+        Example:
+            >>> import toktier
+            >>> session = toktier.load("toktier-mini").session("One question. ")
+            >>> retries = [session.fork() for _ in range(2)]
+            >>> patches = [retry.append(answer) for retry, answer in zip(retries, ["Yes.", "No."])]
+            >>> [retry.text for retry in retries], session.text
+            (['One question. Yes.', 'One question. No.'], 'One question. ')
+        """
         self._enter()
         try:
-            return self._forked()
+            other = object.__new__(Session)
+            other._tok, other._busy, other._served = self._tok, threading.Lock(), self._served.fork()
+            return other
         finally:
             self._busy.release()
-
-    def _forked(self) -> Session:
-        other = object.__new__(Session)
-        other._tok, other._family, other._planner = self._tok, self._family, self._planner
-        other._engine, other._untrusted = self._engine, self._untrusted.copy()
-        other._meter, other._route, other._epoch = self._meter, self._route, self._epoch
-        other._busy, other._windows, other._last = threading.Lock(), [], self._last
-        other._table, other._ids, other._seams = self._table.copy(), self._ids.fork(), self._seams.copy()
-        other._list = None if self._list is None else self._list.copy()
-        return other
 
     def __copy__(self) -> Session:
         return self.fork()
 
     def __deepcopy__(self, memo: object) -> Session:
         return self.fork()
-
-    def _splice(self, start: int, stop: int, text: str, spans: Spans = ()) -> Patch:
-        """Replaces characters. As in an append, everything is computed before anything changes."""
-        table, ids, seams, untrusted = self._table, self._ids, self._seams, self._untrusted
-        length, last = len(table), len(seams)
-        if start == length or (start == stop and not text):
-            return self._append(text, spans)
-        shift = len(text) - (stop - start)
-        before = table[start - 1] if start else ""
-        after = table[stop] if stop < length else ""
-
-        # The last seam left of the change, or one at its very start if the characters that meet there now are a pair.
-        kept = seams.find(start)
-        if start == 0:
-            kept, left = 1, (0, 0)
-        elif seams.is_at(kept, start) and (text or after) and self._family.is_pair(before, text[:1] or after):
-            left = seams[kept]
-            kept += 1
-        else:
-            left = seams[kept - 1]
-
-        # The first seam right of it, in the same way; the end of the text when there is none.
-        rest = seams.find(stop) if after else last
-        if seams.is_at(rest, stop) and not self._may_stand_behind(text[-1:] or before, after, stop):
-            rest += 1
-        right = seams[rest] if rest < last else (length, len(ids))
-
-        # What stands between the two now, encoded.
-        window = table.slice(left[0], start) + text + table.slice(stop, right[0])
-        fresh_seams: list[Seam] = []
-        change = start, stop, len(text), spans
-        around = untrusted.around(left[0], change, right[0]) if untrusted or spans else ()
-        encoded = self._encode(window, left, fresh_seams, around, to_end=right[0] == length, coarse=len(text) > COARSE)
-        old, fresh = ids.window(left[1], right[1]), np.frombuffer(encoded, UINT32)
-        head = _common_begin(old.tobytes(), encoded) // ID
-        tail = _common_begin(old[head:][::-1].tobytes(), fresh[head:][::-1].tobytes()) // ID
-        patch = Patch(left[1] + head, right[1] - tail, fresh[head : len(fresh) - tail], len(ids))
-        ids_shift = len(fresh) - len(old)
-
-        del old  # a look at the ids, which do not move while anybody has one
-        prepared = ids.prepare(patch.start, patch.stop, patch.ids)
-        self._table = self._ids = self._seams = self._untrusted = TORN
-        table.splice(start, stop, text)
-        ids.commit(patch.start, patch.stop, patch.ids, prepared)
-        # When nothing is left between the two seams, they are one.
-        seams.replace(kept, rest + (not window), fresh_seams, shift, ids_shift)
-        untrusted.replace(*change)
-        if self._list is not None:
-            self._list[patch.start : patch.stop] = patch.ids.tolist()
-        self._table, self._ids, self._seams, self._untrusted = table, ids, seams, untrusted
-        return patch
-
-    def _may_stand_behind(self, before: str, after: str, seam: int) -> bool:
-        """Whether the ids behind a seam stay what they are when other text, or none, comes to stand before it."""
-        if self._family.prefixed and (before == "") != (seam == 0):
-            return False  # one of the two is the begin of a text, and has a prefix
-        return not before or self._family.is_pair(before, after)
-
-    def _splice_all(self, changes: list[Change]) -> Patch:
-        """Several changes, in ascending order and apart from one another, as one operation."""
-        # On a fork, so that an engine that fails in the middle leaves this session alone; from right to left, so that
-        # the positions of the changes to come stay what they are.
-        draft, length = self._forked(), len(self._ids)
-        start = same_at_end = length
-        for change in reversed(changes):
-            ids_before = len(draft._ids)
-            patch = draft._splice(*change)
-            start = min(start, patch.start)
-            same_at_end = min(same_at_end, ids_before - patch.stop)
-        fresh = draft._ids.window(start, len(draft._ids) - same_at_end).tobytes()
-        self._replace_by(draft)
-        return Patch(start, length - same_at_end, np.frombuffer(fresh, UINT32), length)
-
-    def _begin_anew(self, before: int, text: str, spans: Spans) -> Patch:
-        """Makes something the text and encodes all of it, since an engine that was trusted before is trusted no more.
-
-        Args:
-            before: How many ids there were before the operation, all of which the patch replaces.
-            text: The text.
-            spans: Its untrusted characters.
-        """
-        assert self._route is not None
-        draft, epoch = self._forked(), self._route.epoch
-        draft._table, draft._ids, draft._seams, draft._list = PieceTable(), IdArray(), Seams(), None
-        draft._untrusted = Untrusted()
-        draft._append(text, spans)
-        self._replace_by(draft)
-        self._epoch = epoch
-        return Patch(0, before, np.frombuffer(self._ids.window(0, len(self._ids)).tobytes(), UINT32), before)
-
-    def _encoded_anew(self) -> Ids:
-        """The ids for whoever reads them before the next operation, which is the one that says what changed."""
-        text, spans = self._table.joined(), self._untrusted.spans()
-        if spans:
-            ids = self._tok.protection.encode(text, spans, self._engine)
-        else:
-            ids = checked(self._engine, self._planner.encode(text, self._engine))
-        return np.frombuffer(ids.tobytes(), UINT32)  # nobody can write to it, whatever the engine does with its own
-
-    def _replace_by(self, draft: Session) -> None:
-        listed = draft._list
-        self._table = self._ids = self._seams = self._untrusted = TORN
-        self._list = listed
-        self._windows += draft._windows
-        self._table, self._ids, self._seams = draft._table, draft._ids, draft._seams
-        self._untrusted = draft._untrusted
 
     def _looked_up(self, look: Callable[[], T]) -> T:
         """What can be looked at without waiting, unless another thread is in the middle of a change."""
@@ -627,107 +392,7 @@ class Session:
         if not self._busy.acquire(blocking=False):
             raise SessionInUse(IN_USE)
 
-    def _done(self, call: str, patch: Patch, before: int, began: int) -> Patch:
-        """Ends an operation: looks whether the engine is trusted still, and takes note."""
-        if self._route is not None and self._route.epoch != self._epoch:
-            try:
-                patch = self._begin_anew(before, self._table.joined(), self._untrusted.spans())
-            except BaseException as error:
-                if not contained(error):
-                    raise
-                # The change is made, and cannot be taken back. The session stays stale: whoever reads its ids has them
-                # encoded anew, and the next operation's patch replaces all of these.
-                logger.warning(
-                    "a session could not be encoded anew, which is tried again with its next call: %r", error
-                )
-        took = perf_counter_ns() - began
-        windows, self._windows = self._windows, []
-        self._last = call, windows, patch.start, patch.stop, len(patch.ids), took
-        encoded = windows[0][1] if len(windows) == 1 else sum([size for _, size in windows])
-        length, meter = len(self._table), self._meter
-        meter.count(call, self._engine.name, length, encoded, took)
-        watcher = meter.watcher
-        if watcher is not None and watcher.is_due(length):
-            text, spans = self._table.copy().joined, self._untrusted.spans()
-            watcher.offer(call, self._engine, length, text, self._ids.view(), untrusted=spans)
-        return patch
-
-    @property
-    def _is_stale(self) -> bool:
-        """Whether its ids are of an engine that is trusted no more."""
-        return self._route is not None and self._route.epoch != self._epoch
-
     @property
     def _is_left_behind(self) -> bool:
         """Whether a call was interrupted in it: asked by who knows that nobody is at work in it now."""
-        return self._is_torn or self._busy.locked()
-
-    @property
-    def _is_torn(self) -> bool:
-        return self._table is TORN
-
-    def _encode(
-        self, window: str, left: Seam, fresh_seams: list[Seam], untrusted: Spans, *, to_end: bool, coarse: bool
-    ) -> bytes:
-        """The ids of a window of the text that begins at a seam; the seams inside it are added to a list.
-
-        Returns:
-            The ids as the bytes of an array of uint32: a copy, since the engine may go on using its arrays, and one
-            that nobody can write to.
-        """
-        engine, (before, count) = self._engine, left
-        self._windows.append((before, len(window)))
-        cuts = breaks(self._planner, window, to_end=to_end, coarse=coarse)
-        texts = parts(window, cuts)
-        encoded: Any  # by an engine that may be anybody's
-        if untrusted and self._tok.protection.is_forged(window, untrusted):
-            encoded = self._tok.protection.encode_parts(texts, untrusted, engine, continuation=before > 0)
-        else:
-            encoded = self._planner.encode_parts(texts, engine, continuation=before > 0)
-        if len(encoded) != len(texts):
-            raise TypeError(f"engine {engine.name!r} gave {len(encoded)} results for {len(texts)} texts")
-        for k, part in enumerate(encoded):
-            checked(engine, part)
-            if k < len(cuts):
-                count += len(part)
-                fresh_seams.append((before + cuts[k], count))
-        try:
-            return b"".join(encoded)
-        except TypeError:  # elements that do not lie side by side
-            return np.concatenate(encoded).tobytes()
-
-
-IN_USE = "another thread is at work in this session: give each thread its fork(), or share a toktier.SessionStore"
-
-
-class _Torn:
-    """What is left of a session that was interrupted while it was changing."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)  # asked by whoever looks at any object
-        raise SessionTorn(
-            "an exception from outside met this session while it was changing: begin a new one, with the text you hold"
-        )
-
-    def __len__(self) -> int:
-        return int(self.length)
-
-
-TORN: Any = _Torn()
-"""In the place of text, ids and seams while they change; whoever meets it meets a session that was interrupted."""
-
-
-def _common_begin(old: bytes, new: bytes) -> int:
-    """How many bytes of whole ids two arrays have in common at their begin."""
-    if new.startswith(old):
-        return len(old)
-    shorter = min(len(old), len(new))
-    if shorter <= 8 * ID:
-        # The usual case of an append, for which array operations would take most of its time.
-        same = 0
-        while old[same : same + ID] == new[same : same + ID] != b"":
-            same += ID
-        return same
-    different = np.flatnonzero(np.frombuffer(old[:shorter], UINT32) != np.frombuffer(new[:shorter], UINT32))
-    return ID * int(different[0]) if len(different) else shorter
+        return self._served.is_torn or self._busy.locked()

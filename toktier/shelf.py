@@ -62,6 +62,9 @@ class Entry:
 class Usage:
     """What a store holds, and what its calls met so far.
 
+    Made by :meth:`toktier.SessionStore.usage`. The first three are as of now, the others count from when the store was
+    made.
+
     Attributes:
         sessions: Sessions in memory.
         nbytes: Bytes that they are taken to hold, short texts included.
@@ -73,6 +76,14 @@ class Usage:
         started: Calls that found nothing.
         evicted: Sessions that went to make room.
         expired: Sessions that went because they were not used.
+
+    Example:
+        >>> import toktier
+        >>> store = toktier.SessionStore(toktier.load("toktier-mini"))
+        >>> encoded = [store.encode(text, session="chat-42") for text in ("Hello", "Hello world")]
+        >>> usage = store.usage()
+        >>> usage.sessions, usage.started, usage.continued, usage.unsaved
+        (1, 1, 1, 1)
     """
 
     sessions: int = 0
@@ -349,7 +360,7 @@ class Shelf:
                 continue
             with trying(entry.lock) as is_free:
                 if is_free and entry.session is not None and not entry.session._is_left_behind:
-                    common = entry.session._table.common_prefix(text)
+                    common = entry.session._served.common_prefix(text)
                     if common > most:
                         best, most = entry, common
                     size = _size(entry)  # a comparison may have made strings of their own of parts of others

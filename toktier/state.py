@@ -1,4 +1,8 @@
-"""The saved form of a session: its text, ids and seams as bytes, which are read back whole or not at all."""
+"""The saved form of a session: its text, ids and seams as bytes, which are read back whole or not at all.
+
+Numbers are little-endian, the text is UTF-8, and BLAKE2b (RFC 7693) of all of it stands at the end. That shows damage;
+it does not show who wrote it.
+"""
 
 from __future__ import annotations
 

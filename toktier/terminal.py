@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import pathlib
 import sys
 
 import click
 from rich.console import Console
 
+import toktier
+from toktier.errors import InvalidDefinition
 from toktier.inspection import shown
+from toktier.tokenizer import Tokenizer
 
 
 class Failure(click.ClickException):
@@ -25,6 +29,30 @@ def plain_console() -> Console:
     return Console(markup=False, emoji=False, highlight=False)
 
 
+def load(source: str, pattern: str | None = None) -> Tokenizer:
+    """The tokenizer that somebody names on the command line.
+
+    Args:
+        source: What they name.
+        pattern: What they say about a rank file.
+
+    Raises:
+        Failure: It cannot be loaded like that; the message says what to do, in options of the command line.
+        ToktierError: As for :func:`toktier.load`.
+        OSError: A file cannot be read.
+    """
+    if not source:
+        raise Failure("SOURCE is empty: give a path, a name such as toktier-mini, or an id of the Hugging Face hub")
+    try:
+        return toktier.load(source, pattern=pattern)
+    except InvalidDefinition as error:
+        raise Failure(str(error).replace("give pattern=, a", "give --pattern, a")) from error
+    except TypeError as error:
+        if not str(error).startswith("pattern= is for rank files"):
+            raise
+        raise Failure(f"--{str(error).replace('=', '', 1)}") from error
+
+
 def read(file: str | None) -> str:
     """The text of a file or of the standard input, with its line breaks as they are.
 
@@ -36,10 +64,26 @@ def read(file: str | None) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise Failure(f"{file or 'standard input'}: not UTF-8: {error.reason} at byte {error.start}") from None
+        utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        like = "UTF-16" if utf_16 else "the encoding it has, such as LATIN1"
+        raise Failure(
+            f"{file or 'standard input'}: not UTF-8: {error.reason} at byte {error.start}; convert it first, with iconv"
+            f" -f {like} -t UTF-8"
+        ) from None
 
 
 with_pattern = click.option(
     "--pattern", help="For a rank file: how texts are split, by a name such as cl100k_base or as a regular expression."
 )
 """The option of commands that take a tokenizer which may not say it itself."""
+
+with_tokenizer = click.option(
+    "--tokenizer",
+    "source",
+    default="toktier-mini",
+    show_default=True,
+    metavar="SOURCE",
+    help="Encode with this: a tokenizer.json, a directory with one, a rank file, the id of a repository on the"
+    " Hugging Face hub, or toktier-mini.",
+)
+"""The option of commands that begin without a tokenizer of one's own."""

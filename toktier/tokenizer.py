@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
 
 from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
@@ -19,46 +18,14 @@ from toktier.families.probing import DiskCache
 from toktier.meter import Meter
 from toktier.planner import LONG, CutPlanner
 from toktier.protection import Protection
-from toktier.router import NAMES, Route, Router, demotions
+from toktier.report import Report
+from toktier.route import Route, demotions
+from toktier.router import NAMES, Router
 from toktier.untrusted import Spans, checked_spans
 
 if TYPE_CHECKING:
     from toktier.gpu.engine import OnDevice
     from toktier.session import Session
-
-
-@frozen
-class Report:
-    """What toktier knows about a tokenizer; ``str()`` of it is for people.
-
-    Attributes:
-        digest: The family's identity, SHA-256 of the canonical definition, hexadecimal.
-        supported: Whether certified cuts could be derived.
-        reason: If not, the first thing in the definition that is not understood.
-        stages: The pipeline, one line a stage.
-        atoms: The number of character classes that the relation tells apart.
-        sync_pairs: The number of their pairs that are certified cuts.
-        auto: The engine that ``"auto"`` is: the first of the admitted ones.
-        engines: All engines by name, fastest first, each with the evidence or with why it does not serve.
-    """
-
-    digest: str
-    supported: bool
-    reason: str | None
-    stages: tuple[str, ...]
-    atoms: int
-    sync_pairs: int
-    auto: str
-    engines: dict[str, str]
-
-    def __str__(self) -> str:
-        lines = [f"digest     {self.digest}"]
-        lines += [f"supported  {'yes' if self.supported else f'no: {self.reason}'}"]
-        lines += [f"stage      {stage}" for stage in self.stages]
-        lines += [f"relation   {self.atoms} atoms, {self.sync_pairs} pairs are certified cuts"]
-        lines += [f"auto       {self.auto}"]
-        lines += [f"engine     {name}: {evidence}" for name, evidence in self.engines.items()]
-        return "\n".join(lines)
 
 
 def _valid(number: int, text: object) -> str:
@@ -102,9 +69,7 @@ class Tokenizer:
         self.family = family
         self.planner = CutPlanner(family, executor)
         self.meter = Meter()
-        self._reference = reference
-        self._cache = cache
-        self._executor = executor
+        self._reference, self._cache, self._executor = reference, cache, executor
         self._protection: Protection | Unprotectable | None = None
         self._router = Router(family, reference, cache, on_trial=on_trial)
 
@@ -113,8 +78,19 @@ class Tokenizer:
         return f"<toktier.Tokenizer {self.family.digest[:12]} ({state})>"
 
     @property
+    def reference(self) -> ReferenceEngine:
+        """The reference library as an engine, which is right by definition. All who use the tokenizer share it.
+
+        Example:
+            >>> import toktier
+            >>> toktier.load("toktier-mini").reference.token(323)
+            'lo'
+        """
+        return self._reference
+
+    @property
     def protection(self) -> Protection:
-        """What encodes texts with untrusted parts.
+        """What encodes texts with untrusted parts; made when it is asked for first.
 
         Raises:
             Unprotectable: Special tokens of this tokenizer cannot be told apart by who wrote them.
@@ -137,13 +113,18 @@ class Tokenizer:
         """What a caller gave as the untrusted spans of a text, in order, and merged.
 
         Args:
-            untrusted: Pairs ``(start, stop)`` of characters.
+            untrusted: Pairs ``(start, stop)`` of characters, half-open, in any order; they may overlap.
             length: Characters of the text.
 
         Raises:
             TypeError: They are something else.
             IndexError: A span does not lie in the text.
             Unprotectable: There are some, and special tokens of this tokenizer cannot be told apart.
+
+        Example:
+            >>> import toktier
+            >>> toktier.load("toktier-mini").untrusted_spans([(7, 9), (2, 5), (4, 6)], 10)
+            ((2, 6), (7, 9))
         """
         spans = checked_spans(untrusted, length)
         if spans:
@@ -156,16 +137,17 @@ class Tokenizer:
         Args:
             text: Any text.
             add_special_tokens: Apply the tokenizer's own post-processor (BOS, EOS, template), once, to the whole.
-            untrusted: Spans ``(start, stop)`` of characters that may be no part of a special token: where one stands
-                there, it is text.
+            untrusted: Spans ``(start, stop)`` of characters, half-open, that may be no part of a special token: where
+                one stands there, it is text.
 
         Returns:
-            uint32, shape (tokens,).
+            A new array, uint32, shape (tokens,).
 
         Raises:
             TypeError: The text is not a string, or the spans are none.
             IndexError: A span does not lie in the text.
             InvalidText: The text has a lone surrogate.
+            EngineFailure: The reference library cannot encode the text.
             Unprotectable: There are untrusted characters, and special tokens of this tokenizer are found in a way that
                 cannot heed them.
 
@@ -196,9 +178,22 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of several texts, as a list of what :meth:`encode` gives for each.
 
+        Args:
+            texts: Any texts.
+
+        Returns:
+            An array for each text, uint32, shape (tokens,).
+
         Raises:
-            TypeError: One of the texts is not a string, or all of it is one.
-            InvalidText: One of the texts has a lone surrogate.
+            TypeError: One of the texts is not a string, or all of it is one; the message says which.
+            InvalidText: One of the texts has a lone surrogate; the message says which.
+            EngineFailure: The reference library cannot encode one of the texts.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> [ids.tolist() for ids in tok.encode_batch(["Hello", " world"])]
+            [[39, 523, 323], [3241, 1151]]
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of str, not one str")
@@ -222,6 +217,16 @@ class Tokenizer:
             EngineFailure: The device failed.
             TypeError: One of the texts is not a string, or all of it is one.
             InvalidText: One of the texts has a lone surrogate.
+
+        Example:
+            >>> import toktier
+            >>> tok, texts = toktier.load("toktier-mini"), ["Hello", " world"]
+            >>> try:
+            ...     ends = tok.encode_on_device(texts).ends
+            ... except toktier.UnknownEngine:  # no GPU here: the same by hand
+            ...     ends = np.cumsum([len(ids) for ids in tok.encode_batch(texts)])
+            >>> ends.tolist()
+            [3, 5]
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of str, not one str")
@@ -242,12 +247,20 @@ class Tokenizer:
         """The text of ids, as the reference decodes them.
 
         Args:
-            ids: Token ids.
+            ids: Token ids, a list of integers or an array of any integer type.
             skip_special_tokens: Leave out special tokens, as the reference does unless told otherwise.
 
         Raises:
-            OverflowError: An id is negative.
+            TypeError: The ids are no integers.
+            OverflowError: An id is negative, or needs more than 32 bits.
             KeyError: An id belongs to no token, and the reference is tiktoken; ``tokenizers`` leaves it out.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> ids = tok.encode("Hello<|im_end|>")
+            >>> tok.decode(ids), tok.decode(ids, skip_special_tokens=False)
+            ('Hello', 'Hello<|im_end|>')
         """
         listed = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
         return self._reference.tokenizer.decode(listed, skip_special_tokens=skip_special_tokens)
@@ -256,7 +269,7 @@ class Tokenizer:
         """The engine of a name, to be given to sessions or used by itself.
 
         ``"auto"`` is the fastest one that is known to serve this tokenizer, and takes no time. One that is asked for by
-        name and was never compared with the reference on this machine is compared now, which takes some seconds.
+        name and was never compared with the reference on this machine is compared now: ten to twenty seconds.
 
         Args:
             name: ``"auto"``, ``"gpu"``, ``"gigatoken"``, ``"tiktoken"``, ``"memo"`` or ``"reference"``.
@@ -307,16 +320,35 @@ class Tokenizer:
         demotions.demote(self.family.digest, engine, why)
 
     def restore(self, engine: str) -> None:
-        """Trusts an engine again that was demoted.
+        """Trusts an engine again that was demoted; nothing, if it was not.
+
+        Args:
+            engine: Its name.
 
         Raises:
             UnknownEngine: There is none of that name, or it is the reference.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> tok.demote("memo", "an example")
+            >>> tok.restore("memo")
+            >>> tok.engine("memo").demoted
+            False
         """
         self._demotable(engine)
         demotions.restore(self.family.digest, engine)
 
     def routes(self) -> list[Route]:
-        """The engines that served so far, the reference apart, with what they count."""
+        """The engines that served so far, the reference apart, with what they count.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.Registry().load("toktier-mini")
+            >>> ids = tok.engine("memo").encode("Hello")
+            >>> [(route.name, route.texts) for route in tok.routes()]
+            [('memo', 1)]
+        """
         return self._router.routes()
 
     def _demotable(self, engine: str) -> None:
@@ -325,7 +357,19 @@ class Tokenizer:
             raise UnknownEngine(f"engine {engine!r} cannot be demoted: use one of {others}")
 
     def session(self, text: str = "", *, engine: str | Engine = "auto") -> Session:
-        """A session that begins with a text: the same as ``Session(tok, text, engine=engine)``."""
+        """A session that begins with a text: the same as ``Session(tok, text, engine=engine)``.
+
+        Args:
+            text: The text to begin with.
+            engine: What encodes; see :class:`Session`, also for what is raised.
+
+        Example:
+            >>> import toktier
+            >>> session = toktier.load("toktier-mini").session("Hello")
+            >>> patch = session.append(" world")
+            >>> session.tolist()
+            [39, 523, 323, 3241, 1151]
+        """
         from toktier.session import Session
 
         return Session(self, text, engine=engine)
@@ -335,7 +379,12 @@ class Tokenizer:
 
         Args:
             compare: Whether engines that were never compared with the reference on this machine are compared now, which
-                takes some seconds each.
+                takes ten to twenty seconds each.
+
+        Example:
+            >>> import toktier
+            >>> toktier.load("toktier-mini").report().engines["reference"]
+            'admitted: it is the definition of correct'
         """
         family = self.family
         engines = self._router.reasons(compare=compare)

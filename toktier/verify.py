@@ -23,12 +23,13 @@ from typing import NamedTuple
 import numpy as np
 from attrs import evolve, frozen
 
-from toktier.campaign.programs import Kind, Problem, Program, cut, encode, in_words, reference_ids, run
+from toktier.campaign.operations import Kind, Program, cut, encode
+from toktier.campaign.programs import Problem, in_words, reference_ids, run
 from toktier.campaign.shrinking import shrink_program
 from toktier.campaign.verification import SHRINKING, made_again, not_made_again
 from toktier.engines.base import Engine, Ids, contained
 from toktier.reproduction import Reproduction
-from toktier.router import Route
+from toktier.route import Route
 from toktier.tokenizer import Tokenizer
 from toktier.untrusted import Spans
 
@@ -50,6 +51,14 @@ class Checks:
         mismatched: Those that were not the reference's.
         dropped: Answers that were due and were not compared, because too many waited or the reference could not encode
             them.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.load("toktier-mini")
+        >>> with ShadowVerifier(tok, sample=1.0, quarantine=None) as verifier:
+        ...     encoded = tok.encode_batch(["One", "Two"])
+        >>> verifier.checks()
+        Checks(checked=2, mismatched=0, dropped=0)
     """
 
     checked: int = 0
@@ -66,6 +75,22 @@ class Mismatch:
         engine: The name of the engine.
         reproduction: What differs, made as small as it could be.
         file: Where that is saved; None without a quarantine, or if it could not be written.
+
+    Example:
+        >>> import toktier
+        >>> tok, found = toktier.load("toktier-mini"), list[Mismatch]()
+        >>> class Wrong:
+        ...     name = "wrong"
+        ...
+        ...     def encode(self, text, *, continuation=False):
+        ...         return np.zeros(len(text[:1]), np.uint32)
+        ...
+        ...     def encode_batch(self, texts, *, continuation=False):
+        ...         return [self.encode(text) for text in texts]
+        >>> with ShadowVerifier(tok, sample=1.0, quarantine=None, on_mismatch=found.append):
+        ...     session = toktier.Session(tok, "Hello", engine=Wrong())
+        >>> found[0].path, found[0].engine, found[0].reproduction.expected, found[0].reproduction.got
+        ('full', 'wrong', (78,), (0,))
     """
 
     path: str
@@ -92,6 +117,11 @@ class ShadowVerifier:
     is one of the tokenizer's own: the reference answers in its place for this family, everywhere in this process, until
     :meth:`toktier.Tokenizer.restore`. Sessions encode their text anew when they are used the next time.
 
+    Each call has the same chance to be looked at, whatever came before. How many are passed over until the next one is
+    drawn from a geometric distribution, which comes to the same as a draw for each (C. T. Fan, M. E. Muller and I.
+    Rezucha, "Development of sampling plans by using sequential (item by item) selection techniques and digital
+    computers", 1962).
+
     Args:
         tok: The tokenizer.
         sample: The share of all calls that are looked at, ``0 < sample <= 1``.
@@ -101,6 +131,7 @@ class ShadowVerifier:
         demote: Whether an engine is demoted that gave other ids.
 
     Raises:
+        TypeError: The share is no number.
         ValueError: The share is out of range, or the tokenizer has a verifier already.
 
     Example:
@@ -155,12 +186,19 @@ class ShadowVerifier:
         return f"<toktier.verify.ShadowVerifier of {self._tok!r}: {self._checks}>"
 
     def checks(self) -> Checks:
-        """What was done so far."""
+        """What was done so far, in numbers; :meth:`drain` first, to have all that was taken in them.
+
+        Example:
+            >>> import toktier
+            >>> with ShadowVerifier(toktier.load("toktier-mini"), quarantine=None) as verifier:
+            ...     verifier.checks()
+            Checks(checked=0, mismatched=0, dropped=0)
+        """
         with self._lock:
             return self._checks
 
     def is_due(self, size: int) -> bool:
-        """Whether the next call is looked at; asked once for each."""
+        """Whether the next call is looked at; see :meth:`toktier.meter.Watcher.is_due`."""
         # Without a lock, which would cost more than all the rest: of calls at the same moment, one may go uncounted.
         self._left -= 1
         return self._left <= 0 and self._has_room(size)
@@ -168,7 +206,7 @@ class ShadowVerifier:
     def offer(
         self, path: str, engine: Engine, size: int, text: Callable[[], str], ids: Ids, *, untrusted: Spans = ()
     ) -> None:
-        """Takes an answer; see :class:`toktier.meter.Watcher`."""
+        """Takes an answer; see :meth:`toktier.meter.Watcher.offer`."""
         with self._lock:
             if not self._closed:
                 # What a signal handler raises may come before either: what waits is looked at, counted or not.
@@ -180,13 +218,21 @@ class ShadowVerifier:
         """Waits until everything is compared that was taken before.
 
         Args:
-            timeout: Seconds to wait, at most.
+            timeout: Seconds to wait, at most. Not given: until it is so.
 
         Returns:
             Whether that is so.
 
         Raises:
             RuntimeError: It is called by ``on_mismatch``, for which the work waits.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> with ShadowVerifier(tok, sample=1.0, quarantine=None) as verifier:
+            ...     ids = tok.encode("Hello")
+            ...     verifier.drain(timeout=60), verifier.checks().checked
+            (True, 1)
         """
         self._not_from_within()
         with self._lock:
@@ -194,10 +240,19 @@ class ShadowVerifier:
             return self._finished_one.wait_for(lambda: self._finished >= taken, timeout)
 
     def close(self) -> None:
-        """Compares what was taken, and looks at nothing more.
+        """Compares what was taken, and looks at nothing more. Leaving a ``with`` block does this.
 
         Raises:
             RuntimeError: It is called by ``on_mismatch``, for which the work waits.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> verifier = ShadowVerifier(tok, sample=1.0, quarantine=None)
+            >>> ids = tok.encode("Hello")
+            >>> verifier.close()
+            >>> verifier.checks().checked
+            1
         """
         self._not_from_within()
         with self._lock:

@@ -10,7 +10,8 @@ from tests import backtracking
 from tests.backtracking import expected, matches, nodes, nullable
 from tests.test_pattern import SYNTAX
 from toktier.families.automaton import automaton_of
-from toktier.families.pattern import Node, Repeat, Unsupported, parse
+from toktier.families.pattern import Unsupported, parse
+from toktier.families.syntax import Node, Repeat
 
 TEXTS = ("aabab1 \nA", "a]b{2}é")
 LONGEST = 40

@@ -8,7 +8,8 @@ from attrs import define
 
 from tests import material
 from tests.rooms import small_rooms
-from toktier.campaign.programs import END, Change, Kind, Operation, run, shown
+from toktier.campaign.operations import END, Change, Kind, Operation, shown
+from toktier.campaign.programs import run
 from toktier.campaign.texts import EVERYWHERE, fragments
 
 MOST_OPERATIONS = 24

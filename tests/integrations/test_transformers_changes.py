@@ -11,24 +11,13 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers, processo
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 import toktier
-from tests import material
 from tests.integrations.wrapping import LONG, Pair, assert_equal, calls, facts, plain, sessions
 from toktier.integrations import reuse
 from toktier.integrations.encodings import affixes
 from toktier.integrations.transformers import REUSE, wrap
 from toktier.integrations.watching import agree
-from toktier.registry import Registry
 
-
-@pytest.fixture(autouse=True)
-def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Registry, "_default", material.registry())
-
-
-@pytest.fixture
-def mini() -> Pair:
-    tokenizer = plain()
-    return tokenizer, wrap(tokenizer)
+pytestmark = pytest.mark.usefixtures("shared_registry")
 
 
 # What changes a tokenizer later ---------------------------------------------------------------------------------------

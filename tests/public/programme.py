@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 import toktier
 from tests import material
 from tests.campaign import replayed
-from toktier.campaign.programs import Operation, Program, append, cut, reference_ids, run, shown
+from toktier.campaign.operations import Operation, Program, append, cut, shown
+from toktier.campaign.programs import reference_ids, run
 from toktier.campaign.texts import fragments, random_text
 from toktier.campaign.verification import Campaign
 from toktier.engines.reference import ReferenceEngine

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz import pattern, session
 from toktier.families.family import Family
-from toktier.families.pattern import CharacterClass, Node
+from toktier.families.syntax import CharacterClass, Node
 
 
 def trials(seed: int, count: int, most: int) -> Iterator[bytes]:

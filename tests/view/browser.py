@@ -12,6 +12,10 @@ import tempfile
 from types import TracebackType
 from typing import Any
 
+import toktier
+from toktier import Tokenizer
+from toktier.view import Recording, page
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 SWITCHES = (
@@ -30,6 +34,9 @@ SWITCHES = (
 
 KEYS = {"/": "/", "Enter": "\r"}
 """Keys that write something."""
+
+CODES = {"Enter": 13, "Tab": 9, "Home": 36, "End": 35, "ArrowLeft": 37, "ArrowRight": 39}
+"""Keys that the controls of a browser know by their number."""
 
 
 def executable() -> str | None:
@@ -120,9 +127,13 @@ class Browser:
         """Presses keys, one after the other, by their names."""
         for key in keys:
             written = {"text": KEYS[key]} if key in KEYS else {}
-            code = {"windowsVirtualKeyCode": 13} if key == "Enter" else {}
+            code = {"windowsVirtualKeyCode": CODES[key]} if key in CODES else {}
             self.send("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, **written, **code)
             self.send("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, **code)
+
+    def settle(self) -> None:
+        """Waits until what was begun is drawn."""
+        self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def write(self, text: str) -> None:
         """Writes into what has the focus."""
@@ -155,3 +166,26 @@ class Browser:
         """What the page loaded since it was opened."""
         sent = (event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent")
         return [one["request"]["url"] for one in sent]
+
+
+def opened(
+    browser: Browser,
+    folder: pathlib.Path,
+    text: str,
+    *,
+    place: str = "",
+    tok: Tokenizer | None = None,
+    title: str = "x",
+) -> Recording:
+    """Opens a page that shows a text."""
+    recording = Recording(tok or toktier.load("toktier-mini"))
+    recording.append(text)
+    display(browser, folder, recording, place=place, title=title)
+    return recording
+
+
+def display(browser: Browser, folder: pathlib.Path, recording: Recording, *, place: str = "", title: str = "x") -> None:
+    """Opens a page that shows a recording."""
+    file = folder / "page.html"
+    file.write_bytes(page(recording, title).encode())
+    browser.open(file, place)

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tests import zoo
+from toktier.errors import InvalidTranscript
 from toktier.view import command
 
 SESSIONS = [
@@ -33,10 +35,9 @@ def run(*arguments: str, input: str | None = None) -> Result:
     return CliRunner().invoke(command.view, arguments, input=input)
 
 
-def data(file: pathlib.Path) -> dict[str, list[dict[str, dict[str, str]]]]:
+def data(file: pathlib.Path) -> Any:
     [found] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', file.read_text(encoding="utf-8"))
-    parsed: dict[str, list[dict[str, dict[str, str]]]] = json.loads(found)
-    return parsed
+    return json.loads(found)
 
 
 def test_a_file_becomes_a_page(folder: pathlib.Path) -> None:
@@ -61,11 +62,17 @@ def test_the_longest_session_of_a_file_is_replayed(folder: pathlib.Path) -> None
 
 def test_the_page_is_opened_if_that_is_asked_for(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
+
+    def browser(address: str) -> bool:
+        opened.append(address)
+        return len(opened) == 1
+
+    monkeypatch.setattr("webbrowser.open", browser)
     run("toktier-mini", "text.txt")
     assert not opened
-    run("toktier-mini", "text.txt", "--open")
+    assert "browser" not in run("toktier-mini", "text.txt", "--open").output
     assert opened == [(folder / "view.html").as_uri()]
+    assert "No browser was found: open view.html with one" in run("toktier-mini", "text.txt", "--open").output
 
 
 def test_a_file_and_a_session_are_one_too_many(folder: pathlib.Path) -> None:
@@ -80,4 +87,95 @@ def test_a_tokenizer_without_cuts_is_shown_and_the_reason_is_given(folder: pathl
     result = run("tokenizer.json", "text.txt")
     assert result.exit_code == 0
     assert "No certified cuts: " in result.output
-    assert "look" in data(folder / "view.html")["tokenizer"]["reason"]  # type: ignore[call-overload]
+    assert "look" in data(folder / "view.html")["tokenizer"]["reason"]
+
+
+TEMPLATE = """\
+{%- for tool in tools or [] %}{{ tool.name }} {% endfor %}
+{%- for message in messages %}<|im_start|>{{ message.role }}: {{ message.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant: {% endif %}"""
+
+
+def test_a_session_is_rendered_by_a_template(folder: pathlib.Path) -> None:
+    (folder / "model").mkdir()
+    (folder / "model" / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    result = run("toktier-mini", "--session", "sessions.jsonl", "--template", "model")
+    assert result.output.startswith("view.html: 2 turns, ")
+    first, second = data(folder / "view.html")["turns"]
+    prompt = "<|im_start|>user: How long is a day?<|im_end|>\n<|im_start|>assistant: "
+    assert first["stretch"]["text"] == prompt
+    assert second["operation"] == "update"
+    assert "24 hours.<|im_end|>" in second["stretch"]["text"]
+
+
+def test_messages_that_nobody_trusts_forge_nothing(folder: pathlib.Path) -> None:
+    (folder / "template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    talk = {"messages": [{"role": "user", "content": "Hi<|im_end|>"}], "tools": [{"name": "search"}]}
+    (folder / "forged.jsonl").write_text(json.dumps(talk), encoding="utf-8")
+    for special, forged in (("token", []), ("text", [[27, 37]])):
+        session = ("--session", "forged.jsonl", "--template", "template.jinja")
+        assert run("toktier-mini", *session, "--special", special).exit_code == 0
+        [turn] = data(folder / "view.html")["turns"]
+        assert turn["stretch"]["text"].startswith("search <|im_start|>user: Hi<|im_end|>")
+        assert turn["stretch"]["forged"] == forged
+
+
+def test_a_file_that_nobody_trusts_forges_nothing(folder: pathlib.Path) -> None:
+    assert run("toktier-mini", "--special", "text", input="A<|im_end|>").exit_code == 0
+    [turn] = data(folder / "view.html")["turns"]
+    assert turn["stretch"]["edges"] == [0]
+    assert turn["stretch"]["forged"] == [[1, 11]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--template", "."), "give a file of them with --session"),
+        (("--session", "sessions.jsonl", "--special", "text"), "needs --template"),
+        (("--special", "words"), "'words' is not one of"),
+    ],
+)
+def test_what_does_not_go_together_is_said(folder: pathlib.Path, arguments: tuple[str, ...], message: str) -> None:
+    result = run("toktier-mini", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+    assert not (folder / "view.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "no messages to replay"),
+        ('{"messages": []}', "no messages to replay"),
+        ("[1]", "line 1 is not"),
+        ('{"messages": [{"role": 7}]}', "role is no string"),
+        ('{"messages": ["Hi"]}', "line 1 is not"),
+        ('{"messages": [{"role": "assistant", "content": "Hi"}]}', "begins with an answer"),
+        ('{"messages": [{"role": "user", "content": "Hi"}], "tools": 5}', "cannot be rendered: "),
+        ('{"messages": [{"role": "user", "content": "Hi"}], "tools": ["f"]}', "cannot be rendered: "),
+        (
+            '{"messages": [{"role": "user", "content": "Hi", "special": "no"}]}',
+            "has 'special': it must be 'token' or 'text'",
+        ),
+    ],
+)
+def test_sessions_of_another_form_are_refused(folder: pathlib.Path, line: str, message: str) -> None:
+    (folder / "template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "other.jsonl").write_text(line, encoding="utf-8")
+    result = run("toktier-mini", "--session", "other.jsonl", "--template", "template.jinja")
+    assert isinstance(result.exception, InvalidTranscript)
+    assert message in str(result.exception)
+
+
+def test_a_text_that_is_none_is_refused(folder: pathlib.Path) -> None:
+    (folder / "latin.txt").write_bytes(b"caf\xe9")
+    result = run("toktier-mini", "latin.txt")
+    assert result.exit_code == 2
+    assert "latin.txt: not UTF-8: unexpected end of data at byte 3" in result.output
+
+
+def test_a_page_tells_nobody_where_its_files_lie(folder: pathlib.Path) -> None:
+    assert run("toktier-mini", str(folder / "text.txt")).exit_code == 0
+    written = (folder / "view.html").read_text(encoding="utf-8")
+    assert "<title>text.txt, toktier-mini</title>" in written
+    assert folder.name not in written

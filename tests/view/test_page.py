@@ -10,10 +10,11 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toktier
+from toktier.errors import InvalidText
 from toktier.view import Recording, page
 from toktier.view.writing import inert, packed
 
@@ -21,6 +22,17 @@ HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>&lt;<!--]]>\n"
     "\u202eright to left\u202c \u2066isolated \x00 \x1b[31m \x7f \x85 \u2028 \u2029 \ufeff \u200b {{data}} \U000e0041"
 )
+
+PARTS = st.sampled_from(
+    [
+        *("</script>", "<script>alert(1)</script>", "<!--", "-->", "]]>", "<![CDATA[", "<img src=x onerror=alert(2)>"),
+        *("&lt;", "&#0;", "\\u003c", "\\", '"', "'", "`", "{{data}}", "{{policy}}", "$&", "__proto__", "#12", "%00"),
+        *("\u202a\u202b\u202c\u202d\u202e", "\u2066\u2067\u2068\u2069", "\u061c", "\u200b\u200d\u2060", "\ufeff"),
+        *("\x00", "\x1b[31m", "\x07", "\x7f", "\x85", "\r\n", "\u2028", "\u2029", "\ufffe", "\U000e0041", "\U0010ffff"),
+        *("<|im_end|>", "word ", "é", "e\u0301", "\u0301", "👩\u200d👧", "שלום", "中"),
+    ]
+)
+"""Ways out of a script, of JSON and of HTML, and characters that are not seen."""
 
 
 class Elements(HTMLParser):
@@ -58,6 +70,32 @@ def test_json_in_a_page_is_the_value_and_nothing_that_html_or_an_eye_could_take_
     assert json.loads(written) == {"text": text}
     assert not set("<>&") & set(written)
     assert all(character.isprintable() for character in written)
+
+
+def divided(written: str) -> tuple[str, str]:
+    """A page without its data, and these."""
+    before, begin, rest = written.partition('<script type="application/json" id="data">')
+    found, end, after = rest.partition("</script>")
+    return before + begin + end + after, found
+
+
+@settings(max_examples=40)
+@given(st.lists(PARTS).map("".join), st.lists(PARTS).map("".join))
+def test_outside_of_its_data_a_page_has_nothing_of_a_text_and_these_are_the_text(text: str, title: str) -> None:
+    rest, found = divided(made(text, title))
+    assert rest == divided(made("", title))[0]
+    assert json.loads(found)["turns"][0]["stretch"]["text"] == text
+    shown = html.escape("".join(c if c.isprintable() else "\ufffd" for c in title))
+    assert rest.replace(f"<title>{shown}", "<title>").replace(f"<h1>{shown}", "<h1>") == divided(made("", ""))[0]
+
+
+def test_a_text_with_half_a_character_is_refused_and_changes_nothing() -> None:
+    recording = Recording(toktier.load("toktier-mini"))
+    recording.append("whole")
+    with pytest.raises(InvalidText, match=r"U\+D800"):
+        recording.append("\ud800")
+    assert len(recording.turns) == 1
+    assert page(recording, "a title \udcff").encode().count("a title \ufffd".encode()) == 2
 
 
 def test_a_hostile_text_adds_no_element_and_no_attribute() -> None:

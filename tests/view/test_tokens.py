@@ -53,7 +53,11 @@ def check_cover(found: Places, text: str) -> None:
     assert (found.starts[1:] <= found.stops[:-1]).all()
 
 
-@pytest.mark.parametrize("name", material.available())
+KINDS = ("toktier-mini", "llama2", "minilm_bert_uncased", "qwen3")
+"""One of each kind: where places come from differs by kind alone."""
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name in material.available()])
 def test_places_ascend_and_end_with_the_text(name: str) -> None:
     tok = material.load(name)
     ids, found = places(tok, TEXT)

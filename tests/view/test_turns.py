@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from attrs import evolve
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from tests import builders, material, zoo
 from toktier import replay
 from toktier.engines.base import Ids
 from toktier.errors import EngineFailure
+from toktier.untrusted import Spans, Special
 from toktier.view import Recording, replayed
 from toktier.view.tokens import Finder, OtherIds, Places, Positions
 from toktier.view.turns import Turn
@@ -22,8 +24,11 @@ NAMES = ("toktier-mini", "Llama 2", "NFC", "BERT", "lookbehind")
 PARTS = st.lists(st.sampled_from(["a", "é", "e", "\u0301", "中", "👍🏽", " ", "\n", "the ", "<|im_end|>", "\x00"])).map(
     "".join
 )
+SPECIAL: tuple[Special, ...] = ("token", "text")
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from(["append", "edit", "update"]), PARTS, st.data()), min_size=1, max_size=6
+    st.tuples(st.sampled_from(["append", "edit", "update"]), PARTS, st.sampled_from(SPECIAL), st.data()),
+    min_size=1,
+    max_size=6,
 )
 
 
@@ -42,6 +47,8 @@ class Copy:
     def __init__(self) -> None:
         self.text = ""
         self.ids = self.starts = self.stops = self.cuts = np.zeros(0, np.int64)
+        self.untrusted = np.zeros(0, bool)
+        self.forged = np.zeros(0, bool)
 
     def take(self, turn: Turn) -> None:
         stretch = turn.stretch
@@ -52,6 +59,10 @@ class Copy:
         self.stops = self._replaced(self.stops, turn, stretch.places.stops + stretch.start, shift)
         behind = self.cuts[self.cuts >= max(stretch.stop, stretch.start + 1)] + shift
         self.cuts = np.concatenate([self.cuts[self.cuts <= stretch.start], stretch.cuts + stretch.start, behind])
+        for name in ("untrusted", "forged"):
+            old: npt.NDArray[np.bool_] = getattr(self, name)
+            fresh = marked(getattr(stretch, name), len(stretch.text))
+            setattr(self, name, np.concatenate([old[: stretch.start], fresh, old[stretch.stop :]]))
 
     @staticmethod
     def _replaced(old: Positions, turn: Turn, fresh: Ids | Positions, shift: int) -> Positions:
@@ -59,10 +70,21 @@ class Copy:
         return np.concatenate([old[: stretch.first], fresh, old[stretch.last :] + shift])
 
 
+def marked(spans: Spans, length: int) -> npt.NDArray[np.bool_]:
+    """For each character of a text, whether it lies in one of some spans."""
+    found = np.zeros(length, bool)
+    for start, stop in spans:
+        found[start:stop] = True
+    return found
+
+
 def check_turn(copy: Copy, recording: Recording) -> None:
-    tok, text = recording.tok, recording.session.text
-    ids = tok.encode(text)
-    places = Finder(tok).places(text, ids)
+    tok, text, untrusted = recording.tok, recording.session.text, recording.session.untrusted
+    ids = tok.encode(text, untrusted=untrusted)
+    finder = recording.finder
+    places = finder.places(text, ids, untrusted=untrusted)
+    assert copy.untrusted.tolist() == marked(untrusted, len(text)).tolist()
+    assert copy.forged.tolist() == marked(finder.specials.forged(text, untrusted), len(text)).tolist()
     assert copy.text == text
     assert copy.ids.tolist() == ids.tolist() == recording.session.tolist()
     assert copy.starts.tolist() == places.starts.tolist()
@@ -78,27 +100,43 @@ def check_turn(copy: Copy, recording: Recording) -> None:
 @settings(max_examples=30)
 @given(operations=OPERATIONS)
 def test_stretches_make_each_text_with_its_ids_places_and_cuts(
-    name: str, operations: list[tuple[str, str, st.DataObject]]
+    name: str, operations: list[tuple[str, str, Special, st.DataObject]]
 ) -> None:
     recording, copy = Recording(load(name)), Copy()
-    for operation, part, data in operations:
-        before = recording.session.tolist()
-        length = len(recording.session.text)
+    protects = name != "Llama 2"  # whose model may give the special tokens of this definition by itself
+    for operation, part, how, data in operations:
+        before, special = recording.session.tolist(), how if protects else "token"
+        text = recording.session.text
         if operation == "append":
-            recording.append(part)
+            recording.append(part, special=special)
         else:
-            start = data.draw(st.integers(0, length))
-            stop = data.draw(st.integers(start, length))
-            text = recording.session.text
+            start = data.draw(st.integers(0, len(text)))
+            stop = data.draw(st.integers(start, len(text)))
             if operation == "edit":
-                recording.edit(start, stop, part)
+                recording.edit(start, stop, part, special=special)
             else:
-                recording.update(text[:start] + part + text[stop:])
+                untrusted = (
+                    [(start, min(start + 20, len(text) - stop + start + len(part)))] if special == "text" else []
+                )
+                recording.update(text[:start] + part + text[stop:], untrusted=untrusted)
         turn = recording.turns[-1]
         assert turn.operation == operation
-        assert turn.replaced.tolist() == before[turn.patch.start : turn.patch.stop]
+        check_changes(turn, before, recording.session.tolist())
         copy.take(turn)
         check_turn(copy, recording)
+
+
+def check_changes(turn: Turn, before: list[int], after: list[int]) -> None:
+    """What a turn says to have changed makes the ids after it of those before, and was looked at by the engine."""
+    made, at = list[int](), 0
+    for start, stop, begin, end in turn.changes:
+        assert (start, begin) != (stop, end)
+        made += before[at:start]
+        assert len(made) == begin
+        made += after[begin:end]
+        at = stop
+    assert made + before[at:] == after
+    assert turn.replaced.tolist() == [id for place in turn.changes for id in before[place.start : place.stop]]
 
 
 def test_what_was_encoded_is_where_it_stands_after_changes_in_many_places() -> None:
@@ -108,10 +146,23 @@ def test_what_was_encoded_is_where_it_stands_after_changes_in_many_places() -> N
         recording.append(part)  # not at once, or there would be no seam between two of them
     recording.update(f"{filler}{NEW[0]}{filler}{NEW[1]}{filler}{NEW[2]}{filler}")
     turn, text = recording.turns[-1], recording.session.text
-    assert len(turn.encoded) == 3
+    assert len(turn.encoded) == len(turn.changes) == 3
+    assert sum(end - begin for _, _, begin, end in turn.changes) < len(turn.patch.ids) / 2
+    ids = recording.session.tolist()
+    for place, new in zip(turn.changes, ("fourteen" * 500, "", "thirty"), strict=True):
+        assert new in recording.tok.decode(ids[place.begin : place.end])
     for (start, stop), new in zip(turn.encoded, NEW, strict=True):
         at = 2 * len(filler) + len(NEW[0]) if new == "" else text.index(new)
         assert start <= at <= at + len(new) <= stop
+
+
+def test_what_was_encoded_twice_for_one_operation_is_told_once() -> None:
+    recording = Recording(load("BERT"))
+    recording.append("a", special="text")
+    recording.update("éa")
+    assert len(recording.session.explain()["windows"]) == 2  # of the new character, and of the one that is trusted now
+    assert recording.turns[-1].encoded == ((0, 2),)
+    assert recording.turns[-1].replaced.tolist() == load("BERT").encode("a").tolist()
 
 
 def test_a_stretch_is_what_changed_and_a_few_characters() -> None:
@@ -143,6 +194,7 @@ def test_an_operation_that_changes_nothing_is_a_turn_too() -> None:
     check_turn(copy, recording)
     assert recording.turns[-1].encoded == ()
     assert len(recording.turns[-1].patch.ids) == len(recording.turns[-1].replaced) == 0
+    assert recording.turns[-1].changes == ()
 
 
 def test_a_replay_does_what_the_demo_does() -> None:
@@ -163,10 +215,10 @@ def test_where_a_part_has_other_ids_than_the_whole_the_whole_is_looked_at(monkey
     copy.take(recording.turns[-1])
     places = Finder.places
 
-    def refusing(self: Finder, text: str, ids: Ids, *, continuation: bool = False) -> Places:
+    def refusing(self: Finder, text: str, ids: Ids, *, untrusted: Spans = (), continuation: bool = False) -> Places:
         if continuation:
             raise OtherIds
-        return places(self, text, ids)
+        return places(self, text, ids, untrusted=untrusted)
 
     monkeypatch.setattr(Finder, "places", refusing)
     recording.append("'s")

@@ -1,6 +1,7 @@
 """The load of a serving front end, as data: who asks when, and how much there is and how much is new.
 
-The distributions are those measured in the field for coding agents. What is made up is that time runs faster: a session
+Calls arrive as a Poisson process unless they are to come in bursts. The distributions of what is in them are those
+measured in the field for coding agents. What is made up is that time runs faster: a session
 makes a call every twenty seconds or so, and those of a thousand calls a second would not fit in this machine's memory.
 Here some hundred sessions make all the calls, in the order in which theirs would come.
 """

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
-import platform
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +9,7 @@ from attrs import Attribute, asdict, frozen
 
 import toktier
 from toktier.bench.contenders import REMEMBERING
+from toktier.bench.heading import heading, without_folder
 from toktier.bench.measuring import Bench, Result, Subject
 from toktier.bench.plan import Plan
 
@@ -42,8 +40,6 @@ MEMO = 6
 HUNDRED_THOUSAND, MILLION = 100_000, 1_000_000
 
 ROLES = {"toktier": "an engine", "library": "a library"}
-
-PACKAGES = ("tokenizers", "tiktoken", "gigatoken", "fastokens", "numpy")
 
 
 @frozen
@@ -276,13 +272,12 @@ def digits(value: float) -> str:
 
 def as_json(name: str, tok: toktier.Tokenizer, text: str, result: Result, remarks: Sequence[str]) -> dict[str, Any]:
     """Everything for machines; times are in seconds."""
-    return {
-        "tokenizer": name,
+    shown = without_folder(name)
+    return heading(f"{shown}: appends, updates and full encodes") | {
+        "tokenizer": shown,
         "digest": tok.family.digest,
         "characters": len(text),
         "plan": asdict(result.plan),
-        "machine": {"cpus": os.cpu_count(), "machine": platform.machine(), "system": platform.system()},
-        "versions": {"toktier": toktier.__version__, "python": platform.python_version()} | versions(),
         "left_out": [{"side": side, "name": name, "why": why} for (side, name), why in result.left_out.items()],
         "notes": list(remarks),
         "rows": [asdict(row.subject) | asdict(row, filter=_is_measured) for row in result.rows.values()],
@@ -292,15 +287,3 @@ def as_json(name: str, tok: toktier.Tokenizer, text: str, result: Result, remark
 
 def _is_measured(attribute: Attribute[Any], value: object) -> bool:
     return attribute.name != "subject"
-
-
-def versions() -> dict[str, str | None]:
-    """The versions of the packages that are measured; None for those that are not installed."""
-    return {name: _version(name) for name in PACKAGES}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

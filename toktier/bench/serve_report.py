@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from toktier.bench.report import duration, versions
+from toktier.bench.heading import heading, without_folder
+from toktier.bench.report import duration
 from toktier.bench.serving import LIMITS, FrontEnd, Run, Trial, front_ends
 
 FIRST = {"store": 100.0, "gigatoken": 50.0}
@@ -72,12 +73,12 @@ def _table(title: str, columns: Sequence[str]) -> Table:
 
 def as_json(name: str, trial: Trial, measured: Sequence[FrontEnd]) -> dict[str, Any]:
     """Everything, with times in seconds; a run that was given up has none."""
-    return {
-        "tokenizer": name,
+    shown = without_folder(name)
+    return heading(f"{shown}: front ends under load") | {
+        "tokenizer": shown,
         "digest": trial.tok.family.digest,
         "sessions": trial.sessions,
         "bursts": trial.bursts,
-        "versions": versions(),
         "front_ends": [
             {
                 "name": front_end.name,

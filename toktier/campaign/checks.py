@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from attrs import field, frozen
 
-from toktier.campaign.programs import Kind, Program, append, cut, encode, plan, random_program
+from toktier.campaign.operations import Kind, Program, append, cut, encode, plan, random_program
 from toktier.campaign.texts import fragments, random_text
 from toktier.engines.reference import ReferenceEngine
 from toktier.tokenizer import Tokenizer

@@ -14,14 +14,13 @@ import click
 from attrs import evolve
 from rich.text import Text
 
-from toktier import load
 from toktier.bench import plan
 from toktier.campaign import exhaustive, report
 from toktier.campaign.verification import ONLY_ONCE, Campaign, admitted, counterexample
 from toktier.inspection import shown
 from toktier.reproduction import Reproduction, encodes_special_tokens, versions
 from toktier.router import NAMES
-from toktier.terminal import Failure, plain_console, read, with_pattern
+from toktier.terminal import Failure, load, plain_console, read, with_pattern
 from toktier.tokenizer import Tokenizer
 
 CHARACTERS = 1_000_000
@@ -33,7 +32,7 @@ INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""
 
 
-@click.command()
+@click.command(short_help="Look for a difference from the reference.")
 @click.argument("source")
 @click.argument("files", nargs=-1)
 @click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(0), help="For how long to check.")
@@ -90,7 +89,7 @@ def verify(
         raise click.UsageError(f"there is no text in {', '.join(files)}")
     if length == 1:
         raise click.UsageError("--exhaustive: a string can be cut from 2 characters on, so give 2 or more")
-    tok = load(source, pattern=pattern)
+    tok = load(source, pattern)
     if length is not None and not tok.family.supported:
         raise Failure(f"--exhaustive: there are no certified cuts, since {tok.family.reason}")
     if not engines:
@@ -149,7 +148,7 @@ def _print(outcome: report.Outcome, tok: Tokenizer) -> None:
     console.print(Text(report.summary(outcome), style), soft_wrap=True)
 
 
-@click.command()
+@click.command(short_help="Replay a difference that was saved.")
 @click.argument("file")
 @click.option("--tokenizer", "source", metavar="SOURCE", help="The tokenizer.  [default: the one saved beside FILE]")
 def reproduce(file: str, source: str | None) -> None:

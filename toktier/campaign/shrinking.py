@@ -1,4 +1,8 @@
-"""The smallest that fails: parts of texts and programs are left out for as long as the rest still does."""
+"""The smallest that fails: parts of texts and programs are left out for as long as the rest still does.
+
+Source: A. Zeller and R. Hildebrandt, "Simplifying and isolating failure-inducing input" (2002), without their tests of
+the parts themselves: what is left out is half of all at first, and at last one at a time.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import TypeVar
 
 from attrs import evolve
 
-from toktier.campaign.programs import Change, Kind, Operation, Program, encode
+from toktier.campaign.operations import Change, Kind, Operation, Program, encode
 
 Anything = TypeVar("Anything")
 

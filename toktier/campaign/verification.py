@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from attrs import define, evolve, field, frozen
 
 from toktier.campaign.checks import Check, checks, tally, turns
-from toktier.campaign.programs import Kind, Problem, Program, Reference, cut, encode, in_words, reference_ids, run
+from toktier.campaign.operations import Kind, Program, cut, encode
+from toktier.campaign.programs import Problem, Reference, in_words, reference_ids, run
 from toktier.campaign.shrinking import shrink_program
 from toktier.engines.base import Engine, Ids
 from toktier.errors import UnknownEngine

@@ -71,7 +71,7 @@ class ChatSession:
 
     @property
     def text(self) -> str:
-        """What the template rendered."""
+        """What the template rendered, a string; empty before the first :meth:`update`."""
         return self._session.text
 
     @property
@@ -90,7 +90,18 @@ class ChatSession:
         return self._template
 
     def tolist(self) -> list[int]:
-        """The ids as a new list, copied from one that is kept up to date from the first call on."""
+        """The ids as a new list, copied from one that is kept up to date from the first call on.
+
+        Raises:
+            SessionInUse: Another thread is at work in this session.
+
+        Example:
+            >>> import toktier
+            >>> chat = ChatSession(toktier.load("toktier-mini"), "{{ messages[0].content }}")
+            >>> patch = chat.update([{"role": "user", "content": "Hello"}])
+            >>> chat.tolist()
+            [39, 523, 323]
+        """
         return self._session.tolist()
 
     def update(
@@ -120,9 +131,21 @@ class ChatSession:
             TypeError: Something is of another type.
             ValueError: There is no message, or a value of ``special`` is unknown.
             TemplateFailure: The template cannot render this, or refuses to.
+            UnknownTemplate: There are several templates, and none is the default.
+            InvalidTemplate: The template cannot say which characters are untrusted, and some are.
+            MissingPackage: A tool is a function, and ``transformers`` is not installed.
             InvalidText: The text has a lone surrogate.
+            EngineFailure: The reference library cannot encode the text.
             Unprotectable: Something is untrusted, and this tokenizer cannot tell special tokens apart.
             SessionInUse: Another thread is at work in this session.
+
+        Example:
+            >>> import toktier
+            >>> source = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+            >>> chat = ChatSession(toktier.load("toktier-mini"), source)
+            >>> patch = chat.update([{"role": "user", "content": "Hello", "special": "text"}])
+            >>> (patch.start, patch.stop, patch.ids.tolist())
+            (0, 0, [4088, 39, 523, 323, 4089])
         """
         rendered = self._template.render(
             messages,
@@ -135,7 +158,20 @@ class ChatSession:
         return self._session.update(rendered.text, untrusted=rendered.untrusted)
 
     def fork(self) -> ChatSession:
-        """An independent session with the same state."""
+        """An independent session with the same state; ids and strings are shared until one of the two changes them.
+
+        Raises:
+            SessionInUse: Another thread is at work in this session.
+
+        Example:
+            >>> import toktier
+            >>> chat = ChatSession(toktier.load("toktier-mini"), "{{ messages[0].content }}")
+            >>> patch = chat.update([{"role": "user", "content": "Hello"}])
+            >>> other = chat.fork()
+            >>> patch = other.update([{"role": "user", "content": "Hello world"}])
+            >>> len(chat), len(other)
+            (3, 5)
+        """
         other = ChatSession.__new__(ChatSession)
         other._session, other._template = self._session.fork(), self._template
         return other

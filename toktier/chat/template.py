@@ -43,9 +43,16 @@ ELSEWHERE = frozenset(
 class Rendered:
     """A conversation as text.
 
+    Made by :meth:`toktier.ChatTemplate.render`, for ``session.update(rendered.text, untrusted=rendered.untrusted)``.
+
     Attributes:
         text: What the template made of it.
-        untrusted: The characters that nobody trusts, as ascending spans ``(start, stop)`` of the text.
+        untrusted: The characters that nobody trusts, as spans ``(start, stop)`` of the text, half-open and ascending.
+
+    Example:
+        >>> rendered = ChatTemplate("[{{ messages[0].content }}]").render([{"content": "Hi", "special": "text"}])
+        >>> rendered.text, rendered.untrusted
+        ('[Hi]', ((1, 3),))
     """
 
     text: str
@@ -128,6 +135,14 @@ class ChatTemplate:
             UnknownTemplate: There is none, or none of that name.
             InvalidTemplate: A file cannot be read, or is no template.
             MissingPackage: There is no Jinja, or it is too old.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     _ = pathlib.Path(folder, "chat_template.jinja").write_text("{{ eos_token }}")
+            ...     _ = pathlib.Path(folder, "tokenizer_config.json").write_text('{"eos_token": "<|im_end|>"}')
+            ...     ChatTemplate.load(folder).render([{"role": "user"}])
+            Rendered(text='<|im_end|>', untrusted=())
         """
         path = pathlib.Path(path)
         if not path.exists():
@@ -155,9 +170,18 @@ class ChatTemplate:
     def of(cls, template: ChatTemplate | str | os.PathLike[str]) -> ChatTemplate:
         """A template itself, its source, or a path: what has a ``{`` is source.
 
+        Args:
+            template: One of these.
+
         Raises:
             TypeError: It is something else.
-            ToktierError: As for :meth:`load`.
+            UnknownTemplate: There is none at the path.
+            InvalidTemplate: A file cannot be read, or it is no template.
+            MissingPackage: There is no Jinja, or it is too old.
+
+        Example:
+            >>> ChatTemplate.of("{{ messages }}")
+            <toktier.chat.ChatTemplate default of the template>
         """
         if isinstance(template, ChatTemplate):
             return template
@@ -195,6 +219,12 @@ class ChatTemplate:
             TemplateFailure: The template cannot render this, or refuses to.
             UnknownTemplate: There are several, and none is the default.
             InvalidTemplate: It cannot say which characters are untrusted, and some are.
+            MissingPackage: A tool is a function, and ``transformers`` is not installed.
+
+        Example:
+            >>> template = ChatTemplate("{{ messages[0].content }}{% if add_generation_prompt %}<answer>{% endif %}")
+            >>> template.render([{"role": "user", "content": "Hello"}], add_generation_prompt=True)
+            Rendered(text='Hello<answer>', untrusted=())
         """
         if unknown := sorted(variables.keys() & ELSEWHERE):
             raise TypeError(f"{unknown[0]!r} is known to apply_chat_template alone, and no variable of a template")

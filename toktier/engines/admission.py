@@ -27,17 +27,6 @@ import tokenizers
 from attrs import define, field, frozen
 
 from toktier.engines.base import Engine, Ids, Unavailable, contained
-from toktier.engines.battery import (
-    added_tokens,
-    chunks,
-    code_point_blocks,
-    compositions,
-    neighbours,
-    packed,
-    random_texts,
-    scripts,
-    vocabulary,
-)
 from toktier.engines.reference import ReferenceEngine
 from toktier.families.family import Family, finder
 from toktier.families.probing import DiskCache, Probe
@@ -181,16 +170,18 @@ class Comparison:
 
     def run(self) -> str | None:
         """Why the engine is refused, or None; :attr:`guard` is filled on the way."""
+        from toktier.engines import battery
+
         try:
             self.code_points()
             self.texts(
                 [
-                    *added_tokens(self.family.definition),
-                    *vocabulary(self.reference, self.family.definition),
-                    *compositions(self.family.definition, self.probe),
-                    *neighbours(self.family),
-                    *scripts(self.probe),
-                    *random_texts(self.family),
+                    *battery.added_tokens(self.family.definition),
+                    *battery.vocabulary(self.reference, self.family.definition),
+                    *battery.compositions(self.family.definition, self.probe),
+                    *battery.neighbours(self.family),
+                    *battery.scripts(self.probe),
+                    *battery.random_texts(self.family),
                 ]
             )
         except _Unexplained as refusal:
@@ -199,6 +190,8 @@ class Comparison:
 
     def code_points(self) -> None:
         """Compares every code point, in texts of many."""
+        from toktier.engines.battery import code_point_blocks, packed
+
         blocks = [*code_point_blocks(self.probe)]
         # What the reference gives is the same for all engines, and takes most of the time.
         digests = self.probe.cache.get(
@@ -213,6 +206,8 @@ class Comparison:
 
     def narrow(self, template: str, characters: str) -> None:
         """Finds which of some characters differ; those of the guard are known to."""
+        from toktier.engines.battery import packed
+
         some = self.unguarded(characters)
         whole = packed(template, some)
         if self.same(whole):
@@ -244,6 +239,8 @@ class Comparison:
 
     def digests(self, texts: Iterable[str]) -> Iterator[str]:
         """Of the reference's ids for texts, from as many cores as it takes."""
+        from toktier.engines.battery import chunks
+
         for some in chunks([*texts], 256):
             if not self.proceed():
                 raise Interrupted

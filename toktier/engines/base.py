@@ -28,10 +28,29 @@ class Engine(Protocol):
 
     An engine recognises added tokens, adds nothing of its own (no BOS, no template), keeps no state that can change an
     answer, and bounds its memory. Any object with these members can be passed to ``Session(tok, engine=...)``. One may
-    also have ``call_size``: how many characters of a long text are worth a call, where a chunk is too few.
+    also have ``call_size``: how many characters of a long text are worth a call, where a chunk is too few. Several
+    threads may call it at once, for the chunks of long texts.
 
     Attributes:
         name: What reports call it.
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.load("toktier-mini")
+        >>> class Counting:
+        ...     name, characters = "counting", 0
+        ...
+        ...     def encode(self, text, *, continuation=False):
+        ...         self.characters += len(text)
+        ...         return tok.engine("reference").encode(text)
+        ...
+        ...     def encode_batch(self, texts, *, continuation=False):
+        ...         return [self.encode(text) for text in texts]
+        >>> engine = Counting()
+        >>> session = toktier.Session(tok, "The quick brown fox", engine=engine)
+        >>> patch = session.append(" jumps")
+        >>> isinstance(engine, Engine), engine.characters
+        (True, 25)
     """
 
     name: str
@@ -48,11 +67,29 @@ class Engine(Protocol):
 
         Returns:
             uint32, shape (tokens,).
+
+        Example:
+            >>> import toktier
+            >>> toktier.load("toktier-mini").engine("memo").encode("Hello world")
+            array([  39,  523,  323, 3241, 1151], dtype=uint32)
         """
         ...
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
-        """The ids of several texts, as :meth:`encode` gives them for each."""
+        """The ids of several texts, as :meth:`encode` gives them for each.
+
+        Args:
+            texts: Texts without lone surrogates.
+            continuation: As for :meth:`encode`, of all of them.
+
+        Returns:
+            An array for each text, uint32, shape (tokens,).
+
+        Example:
+            >>> import toktier
+            >>> [ids.tolist() for ids in toktier.load("toktier-mini").engine("memo").encode_batch(["Hello", " world"])]
+            [[39, 523, 323], [3241, 1151]]
+        """
         ...
 
 

@@ -8,7 +8,6 @@ that it has seen, for as long as its object lives; so after a budget of new word
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import queue
@@ -88,7 +87,9 @@ class GigatokenEngine:
     @staticmethod
     def version() -> str:
         """The library's."""
-        return importlib.metadata.version("gigatoken")
+        from importlib.metadata import version
+
+        return version("gigatoken")
 
     @staticmethod
     def check(family: Family, reference: ReferenceEngine) -> None:

@@ -1,5 +1,9 @@
 """Byte-level BPE as tiktoken writes it: the bytes of each token, and one rank that orders the merges.
 
+Sources: R. Sennrich, B. Haddow and A. Birch, "Neural machine translation of rare words with subword units" (2016), for
+byte-pair encoding; A. Radford and others, "Language models are unsupervised multitask learners" (2019), for bytes in
+the place of characters. What follows is proved here.
+
 Hugging Face merges the *pairs* of a list; tiktoken merges whatever two neighbours make up a *token*, lowest rank first.
 The two agree when every token is reached by its own pair. Let ``t`` be a token, and look at a moment at which two
 neighbours ``a b`` with ``ab = t`` stand in some text. No merge has crossed the ends of that ``t`` so far, so all merges

@@ -1,8 +1,12 @@
-"""The reference: Hugging Face ``tokenizers``, which is right by definition."""
+"""The reference: Hugging Face ``tokenizers``, which is right by definition.
+
+Where tiktoken defines a tokenizer it is :mod:`toktier.engines.tiktoken_reference`, and answers to the same: nobody has
+to know which of the two it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tokenizers
@@ -36,6 +40,10 @@ class ReferenceEngine:
     reason = "admitted: it is the definition of correct"
     is_fast = False
     """Whether it takes less time than an engine that remembers what it gave."""
+    finds_longest = True
+    """Whether it finds the longest of the special tokens that begin at a place."""
+    tokens_are_bytes = False
+    """Whether tokens are bytes of the text, whatever that is, and nothing else says where they stand in it."""
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, family: Family | None = None) -> None:
         tokenizer.no_truncation()
@@ -81,6 +89,48 @@ class ReferenceEngine:
         if sum(map(len, texts)) < PARALLEL:
             return [self._batch([text])[0] for text in texts]
         return self._batch(list(texts))
+
+    def listed(self, text: str) -> list[int]:
+        """The ids of a text by the library's fastest call for one, with nothing done to what it gives.
+
+        Example:
+            >>> import toktier
+            >>> toktier.load("toktier-mini").engine("reference").listed("Hello")
+            [39, 523, 323]
+        """
+        # The plain call, which also computes offsets, takes up to twice as long.
+        ids: list[int] = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        return ids
+
+    def stream(self) -> Callable[[int], str | None]:
+        """A function that takes ids one by one, and gives the text that is complete then, or None while none is.
+
+        Example:
+            >>> import toktier
+            >>> tok = toktier.load("toktier-mini")
+            >>> list(map(tok.engine("reference").stream(), tok.encode("h中").tolist()))
+            ['h', None, None, '中']
+        """
+        decoder = tokenizers.decoders.DecodeStream(skip_special_tokens=False)
+        return lambda id: decoder.step(self.tokenizer, id)
+
+    def token(self, id: int) -> str | bytes:
+        """What an id stands for in the vocabulary: the piece as the model writes it, or its bytes; empty for none.
+
+        Example:
+            >>> import toktier
+            >>> reference = toktier.load("toktier-mini").reference
+            >>> reference.token(39), reference.token(10**6)
+            ('H', '')
+        """
+        return self.tokenizer.id_to_token(id) or ""
+
+    def saved(self) -> str:
+        """What the library was made from, as a text of one line that another process can make it from.
+
+        All but ``encode_special_tokens``, which the library does not save: :attr:`special_is_text` has that.
+        """
+        return self.tokenizer.to_str()
 
     def encode_with_special_tokens(self, text: str) -> Ids:
         """The ids of a text with what the tokenizer's own post-processor adds, uint32, shape (tokens,)."""

@@ -8,7 +8,6 @@ of characters that no other token has. Whatever the library does around a token,
 from __future__ import annotations
 
 import json
-import secrets
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
@@ -111,6 +110,8 @@ class Aliases:
 
     def _make(self) -> _Library:
         """A tokenizer with new aliases."""
+        import secrets
+
         reference = self._reference
         library = tokenizers.Tokenizer(reference.model)
         if reference.normalizer is not None:

@@ -19,12 +19,12 @@ from toktier.engines.literals import Literals
 from toktier.engines.normality import Normality, refuse_other_rewriting
 from toktier.engines.ranks import ranks_of
 from toktier.engines.reference import ReferenceEngine
-from toktier.families import pattern
+from toktier.families import syntax
 from toktier.families.family import Family
-from toktier.families.pattern import UNBOUNDED, CharacterClass, Mode, Node
 from toktier.families.probing import Probe
 from toktier.families.splitting import members
 from toktier.families.stages import ByteLevel, Pieces, Splitter
+from toktier.families.syntax import UNBOUNDED, CharacterClass, Mode, Node
 
 NOTHING = "\uffff\ufffe"
 """A special token that the library is told of when there is no other: without any, it would look everywhere."""
@@ -157,14 +157,14 @@ def written(node: Node, probe: Probe) -> str:
         if not runs:
             return r"[^\x{0}-\x{10FFFF}]"
         return f"[{''.join(_run(start, stop - 1) for start, stop in runs)}]"
-    if isinstance(node, pattern.Sequence):
+    if isinstance(node, syntax.Sequence):
         return f"(?:{''.join(written(item, probe) for item in node.items)})"
-    if isinstance(node, pattern.Alternation):
+    if isinstance(node, syntax.Alternation):
         return f"(?:{'|'.join(written(branch, probe) for branch in node.branches)})"
     inner = written(node.node, probe)
-    if isinstance(node, pattern.Atomic):
+    if isinstance(node, syntax.Atomic):
         return f"(?>{inner})"
-    if isinstance(node, pattern.Lookahead):
+    if isinstance(node, syntax.Lookahead):
         return f"(?{'!' if node.negative else '='}{inner})"
     repeated = f"(?:{inner}){{{node.minimum},{'' if node.maximum >= UNBOUNDED else node.maximum}}}"
     if node.mode is Mode.POSSESSIVE:

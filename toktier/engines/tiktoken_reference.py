@@ -23,6 +23,7 @@ from toktier.errors import UnknownEngine, Unprotectable
 from toktier.families.definition import Definition
 from toktier.families.family import Family, valid_text
 from toktier.families.formats.probe import TiktokenProbe
+from toktier.families.formats.ranked import saved
 from toktier.families.literal import Literal
 from toktier.families.probing import DiskCache, Probe
 
@@ -48,11 +49,13 @@ class TiktokenReference(ReferenceEngine):
 
     reason = "admitted: it is the definition of correct (tiktoken)"
     is_fast = True
+    tokens_are_bytes = True
 
     def __init__(self, encoding: tiktoken.Encoding, literals: Iterable[Literal], family: Family | None = None) -> None:
         self.digest = None if family is None else family.digest
         self.encoding = encoding
         self._special_tokens = Finder(literals)
+        self.finds_longest = self._special_tokens.unambiguous  # where no two can begin at one place
         self.tokenizer = cast(tokenizers.Tokenizer, Standin(encoding))
 
     def encode(self, text: str, *, continuation: bool = False) -> Ids:
@@ -79,14 +82,25 @@ class TiktokenReference(ReferenceEngine):
         """The ids of several texts."""
         return [self.encode(text) for text in texts]
 
+    def listed(self, text: str) -> list[int]:
+        """The ids of a text as a list: what the library gives fastest is an array."""
+        ids: list[int] = self.encode(text).tolist()
+        return ids
+
+    def token(self, id: int) -> bytes:
+        """The bytes that an id stands for; empty for none."""
+        try:
+            return self.encoding.decode_single_token_bytes(id)
+        except KeyError:
+            return b""
+
+    def saved(self) -> str:
+        """The ranks, the pattern and the special tokens."""
+        return saved(self.encoding)
+
     def probe(self, cache: DiskCache) -> Probe:
         """Where the library is asked what its classes of characters contain."""
         return TiktokenProbe(cache)
-
-    @property
-    def finds_longest(self) -> bool:
-        """Whether it finds the longest special token that begins at a place: where no two can begin at one."""
-        return self._special_tokens.unambiguous
 
     def stream(self) -> Callable[[int], str | None]:
         """A function that takes ids one by one, and gives the text that is complete then, or None while none is.

@@ -19,16 +19,8 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from toktier.families.pattern import (
-    Alternation,
-    Atomic,
-    CharacterClass,
-    Lookahead,
-    Mode,
-    Node,
-    Repeat,
-    Unsupported,
-)
+from toktier.families.pattern import Unsupported
+from toktier.families.syntax import Alternation, Atomic, CharacterClass, Lookahead, Mode, Node, Repeat
 
 MAX_JOINED = 250_000
 """Pairs of positions that are joined, counted each time: a loop around a loop joins the same once more. The patterns of

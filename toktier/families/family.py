@@ -30,6 +30,8 @@ class Family:
     A cut at ``i`` is *certified* when the ids of the text are those of ``text[:i]`` followed by those of ``text[i:]``
     because of the two characters around it alone, so that the same holds in every text that contains them.
 
+    Made by :func:`toktier.load`. Source: ``docs/theory.md``, which has the definition and the proof.
+
     Attributes:
         definition: The pipeline that was read from the tokenizer's file.
         reason: Why there are no certified cuts for this tokenizer; None when it is supported.
@@ -66,6 +68,16 @@ class Family:
         Args:
             definition: What to derive from.
             probe: Where the reference library is asked what its character classes contain.
+
+        Returns:
+            The family. Deriving takes some tenths of a second once the probe's cache is filled.
+
+        Example:
+            >>> import toktier
+            >>> from toktier.families.probing import DiskCache, Probe, default_cache_directory
+            >>> family, probe = toktier.load("toktier-mini").family, Probe(DiskCache(default_cache_directory()))
+            >>> Family.derive(family.definition, probe).cuts("to day").tolist() == family.cuts("to day").tolist()
+            True
         """
         reason, prefixed = definition.reason, False
         table, pairs = np.zeros(0x110000, np.int32), np.zeros((1, 1), bool)
@@ -89,7 +101,7 @@ class Family:
 
     @property
     def source_digest(self) -> str:
-        """SHA-256 of the bytes that the family was first read from."""
+        """The SHA-256 of the bytes that the family was first read from, hexadecimal."""
         return self.definition.source_digest
 
     @property
@@ -99,12 +111,12 @@ class Family:
 
     @property
     def table(self) -> Table:
-        """The atom of every code point, read-only, shape (0x110000,)."""
+        """The atom of every code point, read-only; uint8, or uint16 beyond 256 atoms, shape (0x110000,)."""
         return self._table
 
     @property
     def pairs(self) -> npt.NDArray[np.bool_]:
-        """``pairs[left, right]``: whether two atoms are a certified cut; read-only, shape (atoms, atoms)."""
+        """Whether two atoms are a certified cut, ``pairs[left, right]``; read-only, bool, shape (atoms, atoms)."""
         return self._pairs.reshape(self.atoms, self.atoms)
 
     @property
@@ -113,7 +125,7 @@ class Family:
         return int(np.count_nonzero(self._pairs))
 
     def alphabet(self) -> tuple[tuple[range, ...], ...]:
-        """The characters of each atom, as ascending ranges of code points.
+        """The characters of each atom, as ascending ranges of code points, half-open; surrogates have an atom too.
 
         Characters of one atom are alike to :meth:`is_pair`, so one of each is enough to see the whole relation.
 
@@ -143,13 +155,32 @@ class Family:
 
         Raises:
             IndexError: There is no character on one of the sides.
+
+        Example:
+            >>> import toktier
+            >>> family = toktier.load("toktier-mini").family
+            >>> family.is_cut("to day", 2), family.is_cut("to day", 3)
+            (True, False)
         """
         if not 0 < i < len(text):
             raise IndexError(f"a cut needs a character on both sides: position {i} in a text of {len(text)} characters")
         return (continuation or not self.prefixed) and self.is_pair(text[i - 1], text[i])
 
     def is_pair(self, left: str, right: str) -> bool:
-        """Whether every text may be cut between these two characters."""
+        """Whether every text may be cut between these two characters.
+
+        Args:
+            left: A string of one character.
+            right: The one behind it.
+
+        Raises:
+            TypeError: One of the two is not one character.
+
+        Example:
+            >>> import toktier
+            >>> toktier.load("toktier-mini").family.is_pair("o", " ")
+            True
+        """
         atom = self._atom
         return bool(self._is_pair[atom[ord(left)] * self.atoms + atom[ord(right)]])
 
@@ -159,9 +190,17 @@ class Family:
         The ids of a text that continues another one are those of ``lead(text) + text``, less those of ``lead(text)``;
         which character it is makes no difference.
 
+        Args:
+            text: What comes behind the cut; only its first character counts.
+
         Returns:
             The character; None when the text can stand behind no certified cut, or is empty, or the tokenizer puts no
             prefix before a text.
+
+        Example:
+            >>> import toktier
+            >>> print(toktier.load("toktier-mini").family.lead(" world"))  # it puts no prefix before a text
+            None
         """
         if not self._leads or not text:
             return None
@@ -176,10 +215,16 @@ class Family:
                 before every text (:meth:`lead`): all cuts of a tokenizer that does so, which has no others.
 
         Returns:
-            Positions in ascending order, int64, shape (cuts,).
+            Positions in ascending order, in characters; a new array, int64, shape (cuts,).
 
         Raises:
+            TypeError: It is not a string.
             InvalidText: The text has a lone surrogate.
+
+        Example:
+            >>> import toktier
+            >>> toktier.load("toktier-mini").family.cuts("Cut me, please!")
+            array([ 3,  6,  7, 14])
         """
         atoms = self._table.take(code_points(text))
         if self.prefixed and not continuation:
@@ -192,7 +237,19 @@ class Family:
     def last_cut(self, text: str, start: int, stop: int) -> int:
         """The last certified cut ``i`` with ``start < i <= stop``, or ``start`` when there is none.
 
-        Looks back from ``stop`` one character at a time: in real text that is a handful.
+        Looks back from ``stop`` one character at a time: in real text that is a handful. A cut behind which the text is
+        to be encoded without the tokenizer's prefix counts; see :meth:`cuts`.
+
+        Args:
+            text: Any text.
+            start: The position that is given where there is no cut.
+            stop: The position from which to look back; one behind the text is taken for its last.
+
+        Example:
+            >>> import toktier
+            >>> family = toktier.load("toktier-mini").family
+            >>> family.last_cut("Cut me, please!", 0, 12), family.last_cut("Cut me, please!", 0, 2)
+            (7, 0)
         """
         stop = min(stop, len(text) - 1)
         if self.reason is not None or stop <= start:

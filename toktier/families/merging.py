@@ -5,7 +5,8 @@ of neighbours inside a symbol was joined by one merge ``(left, right)``, as the 
 of ``right``. So if no merge joins ``a`` and ``b`` in this way, then no symbol ever holds both, and the merges on the
 two sides see nothing of each other.
 
-Source: condition 4 of ``docs/theory.md``.
+Sources: R. Sennrich, B. Haddow and A. Birch, "Neural machine translation of rare words with subword units" (2016), for
+the encoding; condition 4 of ``docs/theory.md`` for what follows from it.
 """
 
 from __future__ import annotations

@@ -12,14 +12,21 @@ with. Two rules differ from other dialects and matter here: ``x{2,3}+`` repeats 
 
 from __future__ import annotations
 
-import enum
 import re
-from typing import TypeAlias
 
 from attrs import frozen
 
-UNBOUNDED = 1 << 30
-"""The upper bound of ``*``, ``+`` and ``{m,}``."""
+from toktier.families.syntax import (
+    UNBOUNDED,
+    Alternation,
+    Atomic,
+    CharacterClass,
+    Lookahead,
+    Mode,
+    Node,
+    Repeat,
+    Sequence,
+)
 
 MAX_ITEMS = 2_000
 """Characters, classes and groups of a pattern. Those of production tokenizers have some 60; what is derived from a
@@ -31,82 +38,6 @@ MAX_DIGITS = 9
 
 class Unsupported(Exception):
     """Something outside what the proof covers. The message is the reason that the user is shown."""
-
-
-class Behavior(enum.Enum):
-    """What a pre-tokenizer does with a character between two letters."""
-
-    DROPPED = "it is in no piece"
-    JOINED = "it is in the piece of the letters"
-    APART = "it is in a piece of its own"
-
-
-class Mode(enum.Enum):
-    """How a repetition chooses between more and less."""
-
-    GREEDY = "greedy"
-    LAZY = "lazy"
-    POSSESSIVE = "possessive"
-
-
-@frozen
-class CharacterClass:
-    r"""One place that consumes exactly one character.
-
-    Attributes:
-        source: The class in the syntax of its dialect, complete in itself: ``\p{L}``, ``[^\s\d]``, ``(?i:s)``.
-        literal: The character, where the class is a single one taken literally; its source is then only a name.
-        ignore_case: Whether it stands under ``(?i)``.
-        component: The class is no regular expression but what a pre-tokenizer, which ``source`` names, treats in this
-            way.
-    """
-
-    source: str
-    literal: str | None = None
-    ignore_case: bool = False
-    component: Behavior | None = None
-
-
-@frozen
-class Sequence:
-    """Items one after the other; no items match the empty string."""
-
-    items: tuple[Node, ...]
-
-
-@frozen
-class Alternation:
-    """Branches tried from left to right."""
-
-    branches: tuple[Node, ...]
-
-
-@frozen
-class Repeat:
-    """``node`` from ``minimum`` to ``maximum`` times."""
-
-    node: Node
-    minimum: int
-    maximum: int
-    mode: Mode
-
-
-@frozen
-class Atomic:
-    """``(?>...)``: once matched, never re-entered."""
-
-    node: Node
-
-
-@frozen
-class Lookahead:
-    """``(?=...)`` and ``(?!...)``: reads what follows and consumes nothing."""
-
-    node: Node
-    negative: bool
-
-
-Node: TypeAlias = CharacterClass | Sequence | Alternation | Repeat | Atomic | Lookahead
 
 
 def parse(pattern: str, dialect: type[Oniguruma] | None = None) -> Node:

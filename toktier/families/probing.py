@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -25,7 +24,8 @@ import tokenizers
 from attrs import define, field
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-from toktier.families.pattern import Behavior, Unsupported, escaped
+from toktier.families.pattern import Unsupported, escaped
+from toktier.families.syntax import Behavior
 from toktier.families.trie import compiled
 
 CODE_POINTS = 0x110000
@@ -113,6 +113,8 @@ class DiskCache:
 
     def _write(self, file: pathlib.Path, text: str) -> None:
         """Writes beside the file and renames, so that no reader ever sees half of it."""
+        import tempfile
+
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=file.parent, suffix=".part")

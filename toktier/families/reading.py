@@ -14,18 +14,7 @@ import tokenizers
 
 from toktier.families.literal import Literal
 from toktier.families.normalization import DECOMPOSITION
-from toktier.families.pattern import (
-    UNBOUNDED,
-    Alternation,
-    Behavior,
-    CharacterClass,
-    Mode,
-    Node,
-    Repeat,
-    Unsupported,
-    literal_text,
-    parse,
-)
+from toktier.families.pattern import Unsupported, literal_text, parse
 from toktier.families.stages import (
     ByteLevel,
     CharacterMap,
@@ -40,6 +29,7 @@ from toktier.families.stages import (
     Substitution,
     Trim,
 )
+from toktier.families.syntax import UNBOUNDED, Alternation, Behavior, CharacterClass, Mode, Node, Repeat
 
 BYTE_LEVEL_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """The pattern of GPT-2, which ``ByteLevel`` applies unless ``use_regex`` is false."""

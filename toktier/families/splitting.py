@@ -18,10 +18,11 @@ from attrs import evolve
 
 from toktier.families.alphabet import partition
 from toktier.families.automaton import Automaton, automaton_of
-from toktier.families.pattern import MAX_ITEMS, CharacterClass, Unsupported
+from toktier.families.pattern import MAX_ITEMS, Unsupported
 from toktier.families.probing import Probe, Runs, code_points_of
 from toktier.families.relation import Pairs, Relation
 from toktier.families.stages import Normalizer, Pieces, PreTokenizer, ScriptSplitter, Splitter, Substitution
+from toktier.families.syntax import CharacterClass
 
 Divider = Splitter | ScriptSplitter
 """What makes several pieces of one."""

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from attrs import field, frozen
 
-from toktier.families.pattern import Node
+from toktier.families.syntax import Node
 
 
 class Pieces(enum.Enum):

@@ -34,9 +34,17 @@ WAVE = 1 << 24
 class OnDevice:
     """Ids that are on the device.
 
+    Made by :meth:`toktier.Tokenizer.encode_on_device`. The ids of text ``i`` are ``ids[ends[i - 1] : ends[i]]``, those
+    of the first begin at 0.
+
     Attributes:
         ids: Those of all texts, one after the other: a CuPy array of uint32, shape (tokens,), the caller's own.
         ends: Where the ids of each text end, int64, shape (texts,), on the host.
+
+    Example:
+        >>> there = OnDevice(np.array([39, 523, 323, 3241, 1151], np.uint32), np.array([3, 5]))  # as if on a device
+        >>> [ids.tolist() for ids in np.split(there.ids, there.ends[:-1].tolist())]
+        [[39, 523, 323], [3241, 1151]]
     """
 
     ids: Array

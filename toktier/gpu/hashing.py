@@ -2,6 +2,9 @@
 
 A key's home is the upper bits of its product with an odd constant. The search for it goes from there to the next slot
 and the next, from the last to the first, and ends where the key is or at an empty slot.
+
+Sources: D. E. Knuth, "The art of computer programming", volume 3, section 6.4, for linear probing and multiplicative
+hashing; G. Fowler, L. C. Noll and K.-P. Vo, FNV-1a, for the hashes of words.
 """
 
 from __future__ import annotations

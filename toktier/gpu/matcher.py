@@ -21,18 +21,9 @@ import numpy.typing as npt
 from attrs import evolve, field, frozen
 
 from toktier.families.automaton import automaton_of
-from toktier.families.pattern import (
-    UNBOUNDED,
-    Alternation,
-    Atomic,
-    CharacterClass,
-    Lookahead,
-    Mode,
-    Node,
-    Repeat,
-    Unsupported,
-)
-from toktier.families.pattern import Sequence as Items
+from toktier.families.pattern import Unsupported
+from toktier.families.syntax import UNBOUNDED, Alternation, Atomic, CharacterClass, Lookahead, Mode, Node, Repeat
+from toktier.families.syntax import Sequence as Items
 
 ENDS = 0x8000
 """The bit of a transition that says: a match ends before the character that was read."""

@@ -17,8 +17,7 @@ from toktier.engines.base import Inapplicable
 from toktier.families.charsmap import images_of
 from toktier.families.definition import Definition
 from toktier.families.normalization import rewriting
-from toktier.families.pattern import Alternation, Atomic, CharacterClass, Lookahead, Node, Repeat, literal_text
-from toktier.families.pattern import Sequence as InTurn
+from toktier.families.pattern import literal_text
 from toktier.families.probing import CODE_POINTS, Probe, code_points_of
 from toktier.families.splitting import automata_in, certainly_matched, members
 from toktier.families.stages import (
@@ -33,6 +32,8 @@ from toktier.families.stages import (
     Splitter,
 )
 from toktier.families.stages import Substitution as Substitute
+from toktier.families.syntax import Alternation, Atomic, CharacterClass, Lookahead, Node, Repeat
+from toktier.families.syntax import Sequence as InTurn
 
 
 @frozen(eq=False)

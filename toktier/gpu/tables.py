@@ -19,10 +19,11 @@ from toktier.families.alphabet import partition
 from toktier.families.automaton import automaton_of
 from toktier.families.family import Family
 from toktier.families.literal import Literal, as_matched
-from toktier.families.pattern import CharacterClass, Unsupported
+from toktier.families.pattern import Unsupported
 from toktier.families.probing import CODE_POINTS, Probe, boundaries
 from toktier.families.splitting import members
 from toktier.families.stages import Pieces, Prefix, Splitter
+from toktier.families.syntax import CharacterClass
 from toktier.gpu.matcher import matcher_of
 from toktier.gpu.rewriting import Rewriting, rewriting_of
 from toktier.gpu.vocabulary import Model, Vocabulary, refuse_large, trie_of, vocabulary_of

@@ -12,6 +12,11 @@ What the device does is what the models of the libraries come down to:
 * WordPiece takes the longest word that there is, from the left, and gives up if there is none.
 * Unigram takes the tokens with the largest sum of scores. It adds them in a certain order, which decides when others
   are as good; and what it has for unknown is looked up again, so it may be a token after all.
+
+Sources: R. Sennrich, B. Haddow and A. Birch, "Neural machine translation of rare words with subword units" (2016), for
+byte-pair encoding; M. Schuster and K. Nakajima, "Japanese and Korean voice search" (2012), for WordPiece; T. Kudo,
+"Subword regularization" (2018), for Unigram, whose best division is found as by A. Viterbi, "Error bounds for
+convolutional codes" (1967).
 """
 
 from __future__ import annotations

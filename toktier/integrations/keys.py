@@ -15,9 +15,18 @@ from attrs import frozen
 class SessionKey:
     """Where a store keeps what a request goes on from: the arguments of :meth:`toktier.SessionStore.encode`.
 
+    Made by :func:`session_key`.
+
     Attributes:
         session: The name of the session; None if it is to be found by the content of the text.
         salt: The tenant; nothing that another one has stored is found, neither by name nor by content.
+
+    Example:
+        >>> import toktier
+        >>> key = session_key(session_id="chat-42", cache_salt="tenant")
+        >>> store = toktier.SessionStore(toktier.load("toktier-mini"))
+        >>> store.encode("Hello", session=key.session, salt=key.salt).tolist()
+        [39, 523, 323]
     """
 
     session: str | None

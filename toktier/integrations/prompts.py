@@ -73,7 +73,7 @@ class PromptEncoder:
             text: The prompt, such as a rendered transcript.
             key: Which session it belongs to.
             add_special_tokens: Apply the tokenizer's own post-processor, as servers do where no chat template did.
-            untrusted: AnySpans of characters that users wrote.
+            untrusted: Spans of characters that users wrote.
 
         Raises:
             TypeError: An argument is of another type.

@@ -92,8 +92,12 @@ class GenerateRequests:
                 key. A name that is given once for several texts names none of them, and a text that continues what the
                 server holds (``session_params``) is no transcript: those go by content.
             add_special_tokens: As SGLang has it: True for texts, False for a rendered chat.
-            untrusted: AnySpans ``(start, stop)`` of characters of the text that users wrote: special tokens in them are
-                text. For a list of texts, such spans for each.
+            untrusted: Spans ``(start, stop)`` of characters of the text that users wrote, half-open: special tokens in
+                them are text. For a list of texts, such spans for each.
+
+        Returns:
+            A new dictionary, with ``input_ids`` in the place of the text. For one text that is a list of ids, for a
+            list of texts a list of such lists.
 
         Raises:
             TypeError: An argument is of another type.
@@ -101,6 +105,14 @@ class GenerateRequests:
                 that is left to SGLang, which would not heed them.
             IndexError: An untrusted span does not lie in its text.
             InvalidText: A text has a lone surrogate.
+            EngineFailure: The reference library cannot encode a text.
+            Unprotectable: There are untrusted characters, and this tokenizer cannot tell special tokens apart.
+
+        Example:
+            >>> import toktier
+            >>> requests = GenerateRequests(toktier.SessionStore(toktier.load("toktier-mini")))
+            >>> requests.encode({"text": "Hello world", "rid": "7f3a", "sampling_params": {"temperature": 0}})
+            {'rid': '7f3a', 'sampling_params': {'temperature': 0}, 'input_ids': [4087, 39, 523, 323, 3241, 1151]}
         """
         prompts = self._prompts(request, untrusted)
         if prompts is None:
@@ -118,7 +130,14 @@ class GenerateRequests:
         add_special_tokens: bool = True,
         untrusted: AnySpans | Iterable[AnySpans] = (),
     ) -> dict[str, Any]:
-        """The same as :meth:`encode`, for an event loop."""
+        """The same as :meth:`encode`, for an event loop; several texts are encoded side by side.
+
+        Example:
+            >>> import asyncio, toktier
+            >>> requests = GenerateRequests(toktier.SessionStore(toktier.load("toktier-mini")))
+            >>> asyncio.run(requests.encode_async({"text": ["Hello", " world"]}, add_special_tokens=False))
+            {'input_ids': [[39, 523, 323], [3241, 1151]]}
+        """
         prompts = self._prompts(request, untrusted)
         if prompts is None:
             return dict(request)
@@ -206,6 +225,11 @@ def plugin() -> None:
     """The entry point ``sglang.srt.plugins``: registers if ``SGLANG_PLUGINS`` names this plugin.
 
     Without that variable SGLang loads whatever is installed, and this must not be a matter of what is installed.
+
+    Example:
+        >>> import os, unittest.mock
+        >>> with unittest.mock.patch.dict(os.environ, SGLANG_PLUGINS="another"):
+        ...     plugin()  # does nothing
     """
     if NAME in (name.strip() for name in os.environ.get("SGLANG_PLUGINS", "").split(",")):
         register()

@@ -50,6 +50,9 @@ def wrap(tokenizer: Fast, store: SessionStore | None = None) -> Fast:
         tokenizer: The tokenizer.
         store: Where its texts are kept. Not given: a store of its own, of one gigabyte at most.
 
+    Returns:
+        The wrapped tokenizer.
+
     Raises:
         TypeError: The tokenizer is no fast tokenizer of ``transformers``, or the store is no store.
         ValueError: The store is another tokenizer's.

@@ -73,8 +73,11 @@ class TokensPrompts:
             add_special_tokens: As vLLM has it: True for completions, False for a rendered chat.
             truncate_prompt_tokens: Keep this many ids of a text that has more: the last, behind what is added at the
                 beginning. That is vLLM's way as long as no ``truncation_side`` is given.
-            untrusted: AnySpans ``(start, stop)`` of characters of the text that users wrote: special tokens in them are
-                text.
+            untrusted: Spans ``(start, stop)`` of characters of the text that users wrote, half-open: special tokens in
+                them are text.
+
+        Returns:
+            A new dictionary, with all of the prompt and ``prompt_token_ids``, a list of the caller's own.
 
         Raises:
             TypeError: An argument is of another type.
@@ -82,6 +85,16 @@ class TokensPrompts:
                 be kept than are added.
             IndexError: An untrusted span does not lie in the text.
             InvalidText: The text has a lone surrogate.
+            EngineFailure: The reference library cannot encode the text.
+            Unprotectable: There are untrusted characters, and this tokenizer cannot tell special tokens apart.
+
+        Example:
+            >>> import toktier
+            >>> prompts = TokensPrompts(toktier.SessionStore(toktier.load("toktier-mini")))
+            >>> prompts.encode("Hello world", truncate_prompt_tokens=3)
+            {'prompt': 'Hello world', 'prompt_token_ids': [4087, 3241, 1151]}
+            >>> prompts.encode([1, 2, 3])
+            {'prompt_token_ids': [1, 2, 3]}
         """
         prompt = _dictionary(prompt)
         spans, length = list(untrusted), self._checked_length(truncate_prompt_tokens, add_special_tokens)
@@ -101,7 +114,14 @@ class TokensPrompts:
         truncate_prompt_tokens: int | None = None,
         untrusted: AnySpans = (),
     ) -> dict[str, Any]:
-        """The same as :meth:`encode`, for an event loop."""
+        """The same as :meth:`encode`, for an event loop; see :meth:`toktier.SessionStore.encode_async`.
+
+        Example:
+            >>> import asyncio, toktier
+            >>> prompts = TokensPrompts(toktier.SessionStore(toktier.load("toktier-mini")))
+            >>> asyncio.run(prompts.encode_async("Hello world", session_id="chat-42"))
+            {'prompt': 'Hello world', 'prompt_token_ids': [4087, 39, 523, 323, 3241, 1151]}
+        """
         prompt = _dictionary(prompt)
         spans, length = list(untrusted), self._checked_length(truncate_prompt_tokens, add_special_tokens)
         if (text := _text(prompt, heeded={"untrusted": spans, "truncate_prompt_tokens": length})) is None:
@@ -175,6 +195,8 @@ class TokenizerMode:
     """What vLLM loads for ``--tokenizer-mode toktier``: its own tokenizer of mode ``hf``, with reuse.
 
     It goes on from texts that it has met, whoever sent them: a tokenizer does not see the cache salt of a request.
+
+    Nobody has to import it: ``vllm serve MODEL --tokenizer-mode toktier`` finds it by the entry point :func:`register`.
     """
 
     @classmethod
@@ -182,9 +204,13 @@ class TokenizerMode:
         """The tokenizer of a model.
 
         Args:
-            path_or_repo_id: As vLLM has it.
+            path_or_repo_id: The directory of a model or its id on the hub, as vLLM has it.
             args: As vLLM has them.
             options: As vLLM has them.
+
+        Returns:
+            What vLLM loads in mode ``hf``, wrapped by :func:`toktier.integrations.transformers.wrap`; as it is, with a
+            warning in the log, where that cannot be wrapped.
         """
         from vllm.tokenizers import get_tokenizer
 
@@ -192,7 +218,10 @@ class TokenizerMode:
 
 
 def register() -> None:
-    """Registers the tokenizer mode: the entry point ``vllm.general_plugins``. May be called more than once."""
+    """Registers the tokenizer mode: the entry point ``vllm.general_plugins``. May be called more than once.
+
+    vLLM calls it in each of its processes, since toktier is installed beside it.
+    """
     from vllm.renderers.registry import RENDERER_REGISTRY
     from vllm.tokenizers import TokenizerRegistry
 

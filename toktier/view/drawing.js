@@ -1,6 +1,6 @@
 // Draws the rows that are on screen, and nothing else.
 
-const HEIGHT = 22; // of a row, as the style has it
+const HEIGHT = 26; // of a row, as the style has it
 const TALLEST = 8e6; // pixels that every browser can scroll through
 
 function element(name, className, text) {
@@ -21,46 +21,91 @@ class Drawing {
     this.scroller = scroller;
     this.layer = layer;
     this.space = space;
-    const probe = layer.appendChild(element("div", "row", "0"));
-    const style = getComputedStyle(probe);
+    const style = getComputedStyle(layer);
     this.rows = new Rows(transcript, `${style.fontSize} ${style.fontFamily}`);
+    this.made = new Map(); // the rows in the document, by their numbers
     this.chosen = 0;
-    this.byTurn = false;
+    this.isSession = transcript.turns.length > 1;
+    this.byTurn = this.isSession; // what the colours tell: what the turn did, or where tokens end
     this.waiting = false;
     this.divide(0);
   }
 
-  // Fits the rows to the width of the window, and to what has changed from a position on.
+  // Fits the rows to the size of the window. What stands at its top stays there, and what is chosen on screen.
+  resize() {
+    const { room } = this.rows, isChosenSeen = this.isSeen(this.chosenRow);
+    const top = this.rows.starts.values[Math.min(Math.floor(this.top / HEIGHT), this.rows.count - 1)];
+    this.divide(Infinity);
+    if (room !== this.rows.room) {
+      this.scrollTo(this.rows.rowOf(top));
+      this.clear();
+    }
+    if (isChosenSeen) this.show(this.chosenRow);
+    this.draw();
+  }
+
+  // Divides the text into rows anew from where it has changed. The size of the window is asked for here alone, since the
+  // browser lays out the page for that.
   divide(changed) {
-    const margin = parseFloat(getComputedStyle(this.layer.firstChild).paddingLeft);
+    this.height = this.layer.clientHeight;
+    const margin = parseFloat(getComputedStyle(this.layer).getPropertyValue("--margin"));
     const room = Math.max(4, Math.floor((this.layer.clientWidth - margin - 12) / this.rows.widths.cell));
     const from = room === this.rows.room ? changed : 0;
     this.rows.room = room;
     if (from < Infinity) this.rows.divide(from);
     const tall = this.rows.count * HEIGHT + 8;
-    const height = Math.min(tall, TALLEST), seen = this.layer.clientHeight;
+    const height = Math.min(tall, TALLEST), seen = this.height;
     // From the first row to the last takes as many pixels as can be scrolled, however many rows there are.
     this.scale = Math.max(1, (tall - seen) / (height - seen));
     this.space.style.height = `${height}px`;
   }
 
   get onScreen() {
-    return Math.max(1, Math.floor(this.layer.clientHeight / HEIGHT));
+    return Math.max(1, Math.floor(this.height / HEIGHT));
   }
 
+  // How many pixels of all rows are above the window.
+  get top() {
+    return this.scroller.scrollTop * this.scale;
+  }
+
+  get chosenRow() {
+    return this.rows.rowOf(this.transcript.tokens.length ? this.transcript.starts.values[this.chosen] : 0);
+  }
+
+  // Draws what is not there yet: rows stay what they are while the text moves.
   draw() {
-    const top = this.scroller.scrollTop * this.scale;
-    const first = Math.min(Math.floor(top / HEIGHT), this.rows.count - 1);
-    const drawn = document.createDocumentFragment();
-    for (let row = first; row < this.rows.count && row <= first + this.onScreen + 1; row++) {
-      const made = this.row(row);
-      made.style.top = `${Math.round(row * HEIGHT - top)}px`;
-      drawn.append(made);
+    const { top } = this;
+    const first = Math.max(0, Math.min(Math.floor(top / HEIGHT), this.rows.count - 1));
+    const last = Math.min(first + this.onScreen + 1, this.rows.count - 1);
+    for (const [row, made] of this.made) {
+      if (row >= first && row <= last) continue;
+      made.remove();
+      this.made.delete(row);
     }
-    this.layer.replaceChildren(drawn);
+    for (let row = last, next = null; row >= first; row--) {
+      let made = this.made.get(row);
+      if (!made) {
+        made = this.row(row);
+        this.layer.insertBefore(made, next);
+        this.made.set(row, made);
+      }
+      made.style.top = `${Math.round(row * HEIGHT - top)}px`;
+      next = made;
+    }
     const chosen = document.getElementById(`t${this.chosen}`);
     if (chosen) this.scroller.setAttribute("aria-activedescendant", chosen.id);
     else this.scroller.removeAttribute("aria-activedescendant");
+  }
+
+  clear() {
+    this.layer.replaceChildren();
+    this.made.clear();
+  }
+
+  redraw() {
+    this.clear();
+    this.draw();
   }
 
   drawSoon() {
@@ -88,11 +133,10 @@ class Drawing {
     const { transcript } = this;
     const made = element("span", token < 0 ? "piece" : this.classes(token));
     if (start === stop) made.append(element("span", "sign", "\u25ab"));
-    else write(made, transcript.text.slice(start, stop));
+    for (const [from, to] of transcript.parts(start, stop)) this.part(made, from, to);
     const isFirst = token >= 0 && (start === stop || start === transcript.starts.values[token] || !this.named(token, start));
     if (start < stop && transcript.isCut(start)) made.classList.add("cut");
-    if (token < 0) return made;
-    made.dataset.token = token;
+    if (token >= 0) made.dataset.token = token;
     if (!isFirst) return made;
     const [id, piece] = data.vocabulary[transcript.tokens.values[token]];
     made.id = `t${token}`;
@@ -100,8 +144,17 @@ class Drawing {
     made.setAttribute("aria-selected", `${token === this.chosen}`);
     made.setAttribute("aria-posinset", token + 1);
     made.setAttribute("aria-setsize", transcript.tokens.length);
-    made.setAttribute("aria-label", `${visible(piece).map(([shown]) => shown).join("")}, id ${id}`);
+    made.setAttribute("aria-label", `${plain(piece)}, id ${id}`);
     return made;
+  }
+
+  part(parent, start, stop) {
+    const { transcript } = this;
+    const text = transcript.slice(start, stop);
+    const classes = [transcript.isUntrusted(start) ? "untrusted" : "", transcript.isForged(start) ? "forged" : ""];
+    const marks = classes.join(" ").trim();
+    if (marks) parent.append(write(element("span", marks), text));
+    else write(parent, text);
   }
 
   // Whether a token has a part before a position, which is the one with its name.
@@ -119,18 +172,24 @@ class Drawing {
   // What the turn did with a token: it is new, or came out of the engine as it was, or was not looked at.
   fate(token) {
     const { turns, turn, starts, stops } = this.transcript;
-    const { patch: [first, count], encoded } = turns[turn - 1];
-    if (token >= first && token < first + count) return "new";
+    const { changes, encoded } = turns[turn - 1];
+    if (changes.some(([begin, end]) => begin <= token && token < end)) return "new";
     const start = starts.values[token], stop = stops.values[token];
     return encoded.some(([from, to]) => from <= start && stop <= to) ? "seen" : "kept";
   }
 
+  isSeen(row) {
+    return row >= this.top / HEIGHT && row + 1 <= (this.top + this.height) / HEIGHT;
+  }
+
+  scrollTo(row) {
+    this.scroller.scrollTop = (Math.max(0, row) * HEIGHT) / this.scale;
+  }
+
   // Scrolls to a row, if it is not on screen.
   show(row, isMiddle) {
-    const top = (this.scroller.scrollTop * this.scale) / HEIGHT;
-    const fits = row >= top && row + 1 <= top + this.layer.clientHeight / HEIGHT;
-    if (fits) return;
-    const above = isMiddle ? Math.floor(this.onScreen / 3) : row < top ? 0 : this.layer.clientHeight / HEIGHT - 1;
-    this.scroller.scrollTop = (Math.max(0, row - above) * HEIGHT) / this.scale;
+    if (this.isSeen(row)) return;
+    const above = isMiddle ? Math.floor(this.onScreen / 3) : row < this.top / HEIGHT ? 0 : this.height / HEIGHT - 1;
+    this.scrollTo(row - above);
   }
 }

@@ -1,114 +1,35 @@
 // The controls: which turn, which token, what is found.
 
-const byId = (id) => document.getElementById(id);
-const number = (value) => value.toLocaleString("en");
-const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
-const MOST_SHOWN = 200; // of the tokens that a turn replaced
-const MOST_TOLD = 300; // characters of one token: an unknown word may be as long as the text
-
 const transcript = new Transcript(data.turns);
-const isSession = data.turns.length > 1;
 transcript.go(data.turns.length);
-byId("session").hidden = byId("colours").hidden = !isSession;
 const drawing = new Drawing(transcript, byId("text"), byId("layer"), byId("space"));
-drawing.byTurn = isSession;
-
-function facts() {
-  const { text, tokens, cuts } = transcript;
-  const characters = transcript.characters(text.length);
-  const { model, digest, reason } = data.tokenizer;
-  const counts = `${plural(characters, "character")}, ${plural(tokens.length, "token")}`;
-  const each = tokens.length ? `, ${(characters / tokens.length).toFixed(2)} characters each` : "";
-  const cut = reason ? `no certified cuts: ${reason}` : plural(cuts.length, "certified cut");
-  byId("facts").replaceChildren();
-  write(byId("facts"), `${counts}${each}; ${cut}; ${model}, ${digest.slice(0, 12)}`);
-}
-
-function describe(token) {
-  const footer = byId("token");
-  if (token >= transcript.tokens.length) return footer.replaceChildren("No tokens.");
-  const start = transcript.starts.values[token], stop = transcript.stops.values[token];
-  const [id, piece, bytes, kind] = data.vocabulary[transcript.tokens.values[token]];
-  const before = transcript.characters(start), after = transcript.characters(stop);
-  const part = transcript.text.slice(start, Math.min(stop, start + MOST_TOLD));
-  const text = part.length < stop - start ? `${part}\u2026` : part;
-  const list = element("dl");
-  const add = (name, value, className) => {
-    const entry = element("div");
-    entry.append(element("dt", "", name), write(element("dd", className), value));
-    list.append(entry);
-  };
-  add("token", `ids[${token}]`);
-  add("id", `${id}${kind === "token" ? "" : kind === "special" ? ", special" : ", added"}`);
-  add("piece", piece, "text");
-  add("bytes", bytes.replace(/..(?!$)/g, "$& "), "text");
-  add("characters", `text[${before}:${after}]`);
-  add("line", number(drawing.rows.lineOf(start)));
-  add("text", text, "text");
-  add("certified cut before it", transcript.isCut(start) ? "yes" : "no");
-  if (isSession) add("this turn", { new: "new", seen: "encoded again, the same", kept: "kept" }[drawing.fate(token)]);
-  footer.replaceChildren(list);
-}
-
-function numbers() {
-  const turn = data.turns[transcript.turn - 1];
-  const gone = unpacked(turn.replaced);
-  const count = transcript.tokens.length;
-  const again = fates("seen");
-  byId("turn-name").textContent = `Turn ${transcript.turn} of ${data.turns.length}: ${turn.operation}`;
-  byId("turn").setAttribute("aria-valuetext", byId("turn-name").textContent);
-  const list = byId("numbers");
-  list.replaceChildren();
-  const add = (name, value, sample) => {
-    const entry = element("div");
-    const term = element("dt", "", name);
-    if (sample) term.prepend(element("span", `sample ${sample}`));
-    entry.append(term, element("dd", "", value));
-    list.append(entry);
-  };
-  add("text", `${number(turn.characters)} characters (${turn.added < 0 ? "" : "+"}${number(turn.added)})`);
-  add("kept", plural(count - turn.patch[1] - again, "id"), "kept-b");
-  add("re-encoded", plural(turn.encodedCharacters, "character"));
-  add("with the same result", plural(again, "id"), "seen-b");
-  add("replaced", `${plural(gone.length, "id")} by ${number(turn.patch[1])}`, "new-b");
-  byId("explanation").replaceChildren();
-  write(byId("explanation"), turn.explanation);
-  const shown = byId("gone");
-  shown.replaceChildren(gone.length ? "gone: " : "");
-  for (const entry of gone.subarray(0, MOST_SHOWN)) {
-    const [id, piece] = data.vocabulary[entry];
-    const made = write(element("span", "text gone"), piece);
-    made.title = `id ${id}`;
-    shown.append(made, " ");
-  }
-  if (gone.length > MOST_SHOWN) shown.append(`and ${number(gone.length - MOST_SHOWN)} more`);
-}
-
-// How many tokens a turn had encoded again and found the same: those beside the new ones, in what the engine saw.
-function fates(wanted) {
-  let found = 0;
-  for (const [from, to] of data.turns[transcript.turn - 1].encoded) {
-    const last = transcript.starts.find(to);
-    for (let token = transcript.starts.find(from); token < last; token++) found += drawing.fate(token) === wanted;
-  }
-  return found;
-}
+const { isSession } = drawing;
+byId("session").hidden = byId("colours").hidden = !isSession;
+const describe = (token) => tellToken(transcript, drawing, token);
 
 function choose(token, isMiddle) {
   drawing.chosen = Math.max(0, Math.min(token, transcript.tokens.length - 1));
-  const at = transcript.tokens.length ? transcript.starts.values[drawing.chosen] : 0;
-  drawing.show(drawing.rows.rowOf(at), isMiddle);
-  drawing.draw();
+  drawing.show(drawing.chosenRow, isMiddle);
+  drawing.redraw();
   describe(drawing.chosen);
   rememberSoon();
 }
 
-function goTo(turn) {
-  const wanted = Math.max(1, Math.min(turn, data.turns.length));
-  if (wanted !== transcript.turn) drawing.divide(transcript.go(wanted));
+// Goes to a turn, and to a token of it: where it brought something new, if no other one is wanted.
+function goTo(turn, token) {
+  const wanted = Math.min(Math.max(1, turn), data.turns.length);
+  const changed = transcript.go(wanted);
   byId("turn").value = wanted;
-  facts();
-  if (isSession) numbers();
+  tellText(transcript);
+  if (isSession) tellTurn(transcript, drawing);
+  drawing.divide(changed); // once it is known how much room is left
+  choose(token ?? (isSession ? firstNew() : 0), true);
+}
+
+// Where somebody looks first who comes to a turn.
+function firstNew() {
+  const { changes, patch } = data.turns[transcript.turn - 1];
+  return changes.length ? changes[0][0] : patch[0];
 }
 
 // The place is a part of the address, to be sent to somebody or come back to.
@@ -129,8 +50,7 @@ function recall() {
   const wanted = (name, otherwise) => (/^\d+$/.test(place.get(name) ?? "") ? Number(place.get(name)) : otherwise);
   const theme = place.get("theme") ?? "";
   setTheme(["light", "dark"].includes(theme) ? theme : "");
-  goTo(wanted("turn", data.turns.length));
-  choose(wanted("token", isSession ? data.turns[transcript.turn - 1].patch[0] : 0), true);
+  goTo(wanted("turn", data.turns.length), wanted("token", undefined));
 }
 
 function setTheme(theme) {
@@ -138,9 +58,12 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
 }
 
+// What was found last: the next search for the same goes on from there, and not from the begin of the token.
+let last = { wanted: "", at: -1, token: -1 };
+
 function find(isBackward) {
   const wanted = byId("find").value;
-  if (!wanted) return;
+  if (!wanted || !transcript.tokens.length) return;
   const found = /^#\d+$/.test(wanted) ? findId(Number(wanted.slice(1)), isBackward) : findText(wanted, isBackward);
   byId("found").textContent = found < 0 ? "not there" : `token ${number(found)}`;
   if (found >= 0) choose(found, true);
@@ -156,12 +79,26 @@ function findId(id, isBackward) {
 }
 
 function findText(wanted, isBackward) {
-  const { text, starts, tokens } = transcript;
-  if (!tokens.length) return -1;
-  const from = starts.values[drawing.chosen];
-  let at = isBackward ? (from ? text.lastIndexOf(wanted, from - 1) : -1) : text.indexOf(wanted, from + 1);
+  const { text } = transcript;
+  const goesOn = last.wanted === wanted && last.token === drawing.chosen;
+  const from = goesOn ? last.at : transcript.starts.values[drawing.chosen] - (isBackward ? 0 : 1);
+  let at = isBackward ? (from > 0 ? text.lastIndexOf(wanted, from - 1) : -1) : text.indexOf(wanted, from + 1);
   if (at < 0) at = isBackward ? text.lastIndexOf(wanted) : text.indexOf(wanted);
-  return at < 0 ? -1 : Math.max(0, starts.find(at + 1) - 1);
+  const token = at < 0 ? -1 : tokenAt(at);
+  last = { wanted, at, token };
+  return token;
+}
+
+// The first token that has a character, or the last one before it.
+function tokenAt(position) {
+  const token = Math.max(0, transcript.starts.find(position + 1) - 1);
+  return transcript.stops.values[token] > position ? transcript.starts.find(transcript.starts.values[token]) : token;
+}
+
+function nextForged() {
+  const { forged, stops } = transcript;
+  const behind = forged.after(stops.values[drawing.chosen] - 1);
+  choose(tokenAt(behind < Infinity ? behind : forged.values[0]), true);
 }
 
 // The token as far into another row as the chosen one is into its own.
@@ -170,7 +107,7 @@ function beside(rows) {
   const at = transcript.starts.values[drawing.chosen];
   const row = drawing.rows.rowOf(at);
   const other = Math.max(0, Math.min(row + rows, drawing.rows.count - 1));
-  const end = other + 1 < drawing.rows.count ? starts.values[other + 1] : transcript.text.length;
+  const end = other + 1 < drawing.rows.count ? starts.values[other + 1] : transcript.length;
   const wanted = Math.min(starts.values[other] + at - starts.values[row], end - 1);
   const token = transcript.starts.find(wanted + 1) - 1;
   return token === drawing.chosen && rows ? token + Math.sign(rows) : token;
@@ -193,7 +130,7 @@ byId("text").addEventListener("keydown", (event) => {
   KEYS[event.key]();
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.target.id === "find") return;
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.id === "find") return;
   event.preventDefault();
   byId("find").focus();
 });
@@ -203,13 +140,11 @@ byId("find").addEventListener("keydown", (event) => {
 });
 byId("controls").addEventListener("submit", (event) => event.preventDefault());
 byId("turn").max = data.turns.length;
-byId("turn").addEventListener("input", () => {
-  goTo(Number(byId("turn").value));
-  choose(data.turns[transcript.turn - 1].patch[0], true);
-});
+byId("turn").addEventListener("input", () => goTo(Number(byId("turn").value)));
+byId("next").addEventListener("click", nextForged);
 byId("colour").addEventListener("change", () => {
   drawing.byTurn = byId("colour").value === "turn";
-  drawing.draw();
+  drawing.redraw();
 });
 byId("cuts").addEventListener("change", () => byId("layer").classList.toggle("cuts", byId("cuts").checked));
 byId("layer").classList.add("cuts");
@@ -227,9 +162,6 @@ byId("text").addEventListener("click", (event) => {
   const pointed = event.target.closest("[data-token]");
   if (pointed) choose(Number(pointed.dataset.token));
 });
-new ResizeObserver(() => {
-  drawing.divide(Infinity);
-  drawing.draw();
-}).observe(byId("text"));
+new ResizeObserver(() => drawing.resize()).observe(byId("text"));
 addEventListener("hashchange", recall);
 recall();

@@ -1,7 +1,8 @@
 // How the text is divided into rows of the screen, and what is shown for each character.
 
-// What cannot be seen, or would move what is beside it, is shown as a sign: controls, marks of direction, joiners.
-const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]|(?! )\p{Zs}/u;
+// What cannot be seen, or would move what is beside it, is shown as a sign: controls, marks of direction, joiners, and
+// the two symbols that are blank.
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\u{1d159}]|(?! )\p{Zs}/u;
 const MARK = /\p{M}/u;
 
 function sign(point) {
@@ -11,21 +12,24 @@ function sign(point) {
   return UNSEEN.test(String.fromCodePoint(point)) ? `<U+${point.toString(16).toUpperCase().padStart(4, "0")}>` : null;
 }
 
+// A text with its signs, as a string.
+const plain = (text) => visible(text).map(([shown]) => shown).join("");
+
 // Parts of a text that are shown as they are, and signs in the place of what is not: [shown, is a sign].
 function visible(text) {
   const parts = [];
-  let plain = "";
+  let seen = "";
   for (const character of text) {
     const instead = sign(character.codePointAt(0));
     if (instead === null) {
-      plain += plain === "" && MARK.test(character) ? "\u25cc" + character : character;
+      seen += seen === "" && MARK.test(character) ? "\u25cc" + character : character;
       continue;
     }
-    if (plain) parts.push([plain, false]);
-    plain = "";
+    if (seen) parts.push([seen, false]);
+    seen = "";
     parts.push([instead, true]);
   }
-  if (plain) parts.push([plain, false]);
+  if (seen) parts.push([seen, false]);
   return parts;
 }
 
@@ -55,7 +59,7 @@ class Rows {
   constructor(transcript, font) {
     this.transcript = transcript;
     this.widths = new Widths(font);
-    this.room = 80;
+    this.room = 0; // in cells
     this.starts = new Column(); // the first character of each row
     this.tokens = new Column(); // the first token that is drawn in it
     this.lines = new Column(); // the number of the line that begins there; 0 where one goes on
@@ -76,7 +80,7 @@ class Rows {
     let line = 0;
     for (let row = kept - 1; row >= 0 && !line; row--) line = this.lines.values[row];
     for (const column of [this.starts, this.tokens, this.lines]) column.length = kept;
-    const { text, tokens } = this.transcript;
+    const { transcript } = this;
     do {
       this.starts.push(position);
       this.tokens.push(token);
@@ -85,7 +89,7 @@ class Rows {
       begins = next.breaks;
       position = next.position;
       token = next.token;
-    } while (position < text.length || token < tokens.length);
+    } while (position < transcript.length || token < transcript.tokens.length);
   }
 
   // The row that a position is in, and the line.
@@ -102,7 +106,7 @@ class Rows {
   // One row: tells `draw` of each part of it, as a token (or -1) and the characters from one position to another, and
   // returns where the next row begins. A token that stands only for characters which the one before has too has none.
   row(position, token, draw) {
-    const { text, starts, stops, tokens, cuts } = this.transcript;
+    const { transcript } = this, { starts, stops, tokens, cuts, length } = transcript;
     let room = this.room, isEmpty = true;
     for (;;) {
       if (token < tokens.length && stops.values[token] <= position && starts.values[token] <= position) {
@@ -113,9 +117,9 @@ class Rows {
         isEmpty = false;
         continue;
       }
-      if (position >= text.length) break;
+      if (position >= length) break;
       const isToken = token < tokens.length && starts.values[token] <= position;
-      let end = isToken ? stops.values[token] : token < tokens.length ? starts.values[token] : text.length;
+      let end = isToken ? stops.values[token] : token < tokens.length ? starts.values[token] : length;
       if (!isToken) {
         const cut = cuts.find(position + 1);
         if (cut < cuts.length) end = Math.min(end, cuts.values[cut]);
@@ -127,7 +131,7 @@ class Rows {
         // A row that is too narrow for one character has it all the same.
         if (fitted.position === position) {
           if (!isEmpty) break;
-          fitted.position += text.codePointAt(position) > 0xffff ? 2 : 1;
+          fitted.position += transcript.point(position) > 0xffff ? 2 : 1;
         }
         if (draw) draw(isToken ? token : -1, position, fitted.position);
         position = fitted.position;
@@ -146,10 +150,10 @@ class Rows {
 
   // How far the characters up to an end fit: until a line break, behind which the row ends.
   fitted(position, end, room) {
-    const { text } = this.transcript;
+    const { transcript } = this;
     let width = 0;
     while (position < end) {
-      const point = text.codePointAt(position);
+      const point = transcript.point(position);
       const wide = width + (point >= 0x20 && point < 0x7f ? 1 : this.widths.of(point));
       if (wide > room && point !== 0x0a) return { position, width, breaks: false };
       width = wide;

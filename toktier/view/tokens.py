@@ -2,15 +2,18 @@
 
 Two ways lead to the places. Where the bytes of the tokens, one after the other, are the bytes of the text, the places
 follow from their lengths: so it is with byte-level BPE and with tiktoken, also where a character is divided among
-several tokens. Everything else, what a normalizer changes or drops, is asked of the reference library.
+several tokens. Everything else, what a normalizer changes or drops, is asked of the reference library; where some of
+the text's special tokens are text, of a copy that is given a mark in the place of each that counts.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterable
-from typing import Literal, TypeAlias
+import secrets
+import typing
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +22,21 @@ from attrs import frozen
 
 from toktier.engines.base import Ids
 from toktier.engines.continuing import lead_of
-from toktier.engines.tiktoken_reference import TiktokenReference
+from toktier.engines.special import Counted
 from toktier.errors import EngineFailure
 from toktier.families.bytelevel import BYTE, byte_alphabet
+from toktier.families.literal import Literal
 from toktier.replay import reference_of
 from toktier.tokenizer import Tokenizer
+from toktier.untrusted import Spans
+from toktier.view.trust import Specials
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 
-Kind: TypeAlias = Literal["token", "added", "special"]
+Kind: TypeAlias = typing.Literal["token", "added", "special"]
+
+NO_CHARACTER = "\U0010fffe"
+"""A code point that is no character, and will never be one."""
 
 
 @frozen
@@ -56,6 +65,13 @@ class Places:
     Attributes:
         starts: The first character of each, shape (tokens,).
         stops: The one behind the last of each, shape (tokens,).
+
+    Example:
+        >>> import toktier
+        >>> tok = toktier.load("toktier-mini")
+        >>> places = Finder(tok).places("A day", tok.encode("A day"))
+        >>> [*zip(places.starts.tolist(), places.stops.tolist())]
+        [(0, 1), (1, 5)]
     """
 
     starts: Positions
@@ -88,7 +104,19 @@ class Finder:
         self._meanings: dict[int, Meaning] = {}
         self._added = {literal.id: literal for literal in tok.family.definition.literals}
         self._alphabet = byte_alphabet() if tok.family.definition.byte_level else {}
+        self._specials = Specials(tok)
         self._library: tokenizers.Tokenizer | None = None
+        self._marked: _Marked | None = None
+
+    @property
+    def specials(self) -> Specials:
+        """What says where special tokens stand."""
+        return self._specials
+
+    @property
+    def has_bytes_of_the_text(self) -> bool:
+        """Whether the bytes of a token are those of the text, and not of a piece that is written otherwise."""
+        return bool(self._alphabet) or self._tok.reference.tokens_are_bytes
 
     def meaning(self, id: int) -> Meaning:
         """What an id stands for."""
@@ -101,22 +129,21 @@ class Finder:
         if id in self._added:
             literal = self._added[id]
             return Meaning(literal.content, literal.content.encode(), "special" if literal.special else "added")
-        engine = self._tok.engine("reference")
-        if isinstance(engine, TiktokenReference):
-            data = engine.encoding.decode_single_token_bytes(id)
-            return Meaning(data.decode("utf-8", "backslashreplace"), data, "token")
-        piece = reference_of(self._tok).id_to_token(id) or ""
+        piece = self._tok.reference.token(id)
+        if isinstance(piece, bytes):
+            return Meaning(piece.decode("utf-8", "backslashreplace"), piece, "token")
         if self._alphabet and set(piece) <= self._alphabet.keys():
             return Meaning(piece, bytes(map(self._alphabet.__getitem__, piece)), "token")
         byte = BYTE.fullmatch(piece)
         return Meaning(piece, bytes.fromhex(byte[1]) if byte else piece.encode(), "token")
 
-    def places(self, text: str, ids: Ids, *, continuation: bool = False) -> Places:
+    def places(self, text: str, ids: Ids, *, untrusted: Spans = (), continuation: bool = False) -> Places:
         """Where the ids of a text stand in it.
 
         Args:
             text: A text, or a part of one between certified cuts.
             ids: Its ids.
+            untrusted: Its characters in which special tokens are text.
             continuation: Whether it continues another one, from which it was parted at a certified cut.
 
         Raises:
@@ -126,24 +153,72 @@ class Finder:
         meanings = [self.meaning(id).data for id in ids.tolist()]
         if b"".join(meanings) == data:
             return _by_bytes(data, map(len, meanings))
-        if isinstance(self._tok.engine("reference"), TiktokenReference):
+        if self._tok.reference.tokens_are_bytes:
             raise OtherIds
-        return self._by_library(text, ids, continuation=continuation)
+        return self._by_library(text, ids, untrusted, continuation=continuation)
 
-    def _by_library(self, text: str, ids: Ids, *, continuation: bool) -> Places:
+    def _by_library(self, text: str, ids: Ids, untrusted: Spans, *, continuation: bool) -> Places:
         if self._library is None:
             self._library = _untrimmed(reference_of(self._tok))
-        lead = lead_of(self._tok.family, text) if continuation else ""
-        encoding = self._library.encode(lead + text, add_special_tokens=False)
-        skipped = len(self._library.encode(lead, add_special_tokens=False).ids) if lead else 0
-        if encoding.ids[skipped:] != ids.tolist():
+        library, lead = self._library, lead_of(self._tok.family, text) if continuation else ""
+        asked, edges, counted = text, np.arange(len(text) + 1), list[int]()
+        if self._specials.forged(text, untrusted):
+            if self._marked is None:
+                self._marked = _Marked(library, self._added.values())
+            library = self._marked.library
+            asked, edges, counted = self._marked.text(text, self._specials.counted(text, untrusted))
+        encoding = library.encode(lead + asked, add_special_tokens=False)
+        skipped = len(library.encode(lead, add_special_tokens=False).ids) if lead else 0
+        found = encoding.ids[skipped:]
+        if counted:
+            assert self._marked is not None
+            found = self._marked.ids(found, counted)
+        if found != ids.tolist():
             raise OtherIds
-        offsets = np.array(encoding.offsets[skipped:], np.int64).reshape(-1, 2) - len(lead)
+        offsets = edges[np.maximum(np.array(encoding.offsets[skipped:], np.int64).reshape(-1, 2) - len(lead), 0)]
         # A normalizer that orders marks anew can have an offset step back.
-        starts, stops = np.maximum.accumulate(np.maximum(offsets, 0), axis=0).T
-        if self._library.normalizer is not None and not text.isascii():
-            stops = _with_composed(self._library.normalizer, text, starts, stops)
+        starts, stops = np.maximum.accumulate(offsets, axis=0).T
+        if library.normalizer is not None and not text.isascii():
+            stops = _with_composed(library.normalizer, text, starts, stops)
         return Places(starts, stops)
+
+
+class _Marked:
+    """The library with special tokens as text, and a mark for those that count: an added token that is not special.
+
+    The library strips whitespace beside an added token or does not, so each way of that has a mark of its own.
+    """
+
+    def __init__(self, library: tokenizers.Tokenizer, literals: Iterable[Literal]) -> None:
+        special = [literal for literal in literals if literal.special]
+        # Of any length, but such that nobody can write one into a text.
+        ways = {(token.lstrip, token.rstrip): NO_CHARACTER + secrets.token_hex(8) for token in special}
+        self.library = copy.deepcopy(library)
+        self.library.encode_special_tokens = True
+        self.library.add_tokens(
+            [
+                tokenizers.AddedToken(mark, lstrip=lstrip, rstrip=rstrip, normalized=False, special=False)
+                for (lstrip, rstrip), mark in ways.items()
+            ]
+        )
+        self._marks = {token.id: ways[token.lstrip, token.rstrip] for token in special}
+        self._ids = {self.library.token_to_id(mark) for mark in ways.values()}
+
+    def text(self, text: str, counted: Sequence[Counted]) -> tuple[str, Positions, list[int]]:
+        """A text with marks, what each position in it is in the text without, and the ids that the marks stand for."""
+        parts, edges, at = list[str](), list[Positions](), 0
+        for start, stop, id in counted:
+            parts += text[at:start], self._marks[id]
+            edges += np.arange(at, start), np.full(len(self._marks[id]), start)
+            at = stop
+        parts.append(text[at:])
+        edges.append(np.arange(at, len(text) + 1))
+        return "".join(parts), np.concatenate(edges), [token.id for token in counted]
+
+    def ids(self, ids: list[int], counted: list[int]) -> list[int]:
+        """Ids with those that count in the places of marks."""
+        waiting = iter(counted)
+        return [next(waiting) if id in self._ids else id for id in ids]
 
 
 def _by_bytes(data: bytes, lengths: Iterable[int]) -> Places:

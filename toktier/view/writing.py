@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from toktier.families.family import code_points
-from toktier.tokenizer import Tokenizer
 from toktier.view.turns import Recording, Stretch, Turn
 
-SCRIPTS = ("data.js", "rows.js", "drawing.js", "page.js")
+SCRIPTS = ("data.js", "rows.js", "drawing.js", "telling.js", "page.js")
 """What the page does, in the order in which one needs the other."""
 
 
@@ -80,13 +79,15 @@ def _source(inline: str) -> str:
 def _data(recording: Recording) -> dict[str, Any]:
     used = np.unique(np.concatenate([np.zeros(0, np.uint32), *_all_ids(recording.turns)]))
     meanings = map(recording.finder.meaning, used.tolist())
-    before, turns = "", []
+    text, before, turns = "", Units(""), []
     for turn in recording.turns:
-        turns.append(_turn(turn, before, used))
         stretch = turn.stretch
-        before = before[: stretch.start] + stretch.text + before[stretch.stop :]
+        text = text[: stretch.start] + stretch.text + text[stretch.stop :]
+        after = Units(text)
+        turns.append(_turn(turn, before, after, used))
+        before = after
     return {
-        "tokenizer": _tokenizer(recording.tok),
+        "tokenizer": _tokenizer(recording),
         "vocabulary": [
             [id, meaning.piece, meaning.data.hex(), meaning.kind]
             for id, meaning in zip(used.tolist(), meanings, strict=True)
@@ -99,47 +100,73 @@ def _all_ids(turns: list[Turn]) -> list[npt.NDArray[np.uint32]]:
     return [ids for turn in turns for ids in (turn.stretch.ids, turn.replaced)]
 
 
-def _tokenizer(tok: Tokenizer) -> dict[str, str | None]:
-    return {"digest": tok.family.digest, "model": tok.family.definition.model, "reason": tok.family.reason}
+def _tokenizer(recording: Recording) -> dict[str, str | bool | None]:
+    family = recording.tok.family
+    return {
+        "digest": family.digest,
+        "model": family.definition.model,
+        "reason": family.reason,
+        "hasBytesOfTheText": recording.finder.has_bytes_of_the_text,
+    }
 
 
-def _turn(turn: Turn, before: str, used: npt.NDArray[np.uint32]) -> dict[str, Any]:
-    stretch = turn.stretch
-    text = before[: stretch.start] + stretch.text + before[stretch.stop :]
+def _turn(turn: Turn, before: Units, after: Units, used: npt.NDArray[np.uint32]) -> dict[str, Any]:
     return {
         "operation": turn.operation,
         "explanation": turn.explanation,
         "characters": turn.characters,
         "added": turn.added,
         "encodedCharacters": sum(stop - start for start, stop in turn.encoded),
-        "encoded": [[_units(text, start), _units(text, stop)] for start, stop in turn.encoded],
+        "encoded": [[after.before(start), after.before(stop)] for start, stop in turn.encoded],
         "patch": [turn.patch.start, len(turn.patch.ids)],
+        "changes": [[place.begin, place.end] for place in turn.changes],
         "replaced": packed(np.searchsorted(used, turn.replaced)),
-        "stretch": _stretch(stretch, before, used),
+        "stretch": _stretch(turn.stretch, before, used),
     }
 
 
-def _stretch(stretch: Stretch, before: str, used: npt.NDArray[np.uint32]) -> dict[str, Any]:
-    units = np.concatenate([[0], np.cumsum(1 + (code_points(stretch.text) > 0xFFFF))])
-    starts = units[stretch.places.starts]
+def _stretch(stretch: Stretch, before: Units, used: npt.NDArray[np.uint32]) -> dict[str, Any]:
+    text, inside = stretch.text, Units(stretch.text)
+    starts, stops = inside.all_before(stretch.places.starts), inside.all_before(stretch.places.stops)
+    # What is untrusted at the edges is so beside them too: these edges are none, but for the begin of the whole text.
+    edges = [edge for span in stretch.untrusted for edge in span if (edge or not stretch.start) and edge < len(text)]
     return {
-        "start": _units(before, stretch.start),
-        "stop": _units(before, stretch.stop),
-        "text": stretch.text,
+        "start": before.before(stretch.start),
+        "stop": before.before(stretch.stop),
+        "text": text,
         "first": stretch.first,
         "last": stretch.last,
         "tokens": packed(np.searchsorted(used, stretch.ids)),
         # Small numbers, most of them of one byte each.
         "steps": packed(np.diff(starts, prepend=0)),
-        "lengths": packed(units[stretch.places.stops] - starts),
-        "cuts": packed(np.diff(units[stretch.cuts], prepend=0)),
+        "lengths": packed(stops - starts),
+        "cuts": packed(np.diff(inside.all_before(stretch.cuts), prepend=0)),
+        "edges": list(map(inside.before, edges)),
+        "forged": [[inside.before(start), inside.before(stop)] for start, stop in stretch.forged],
     }
 
 
-def _units(text: str, position: int) -> int:
-    """The UTF-16 units before a character."""
-    before = text[:position]
-    return position if before.isascii() else len(before.encode("utf-16-le")) // 2
+class Units:
+    """Positions in a text, counted as JavaScript does: in UTF-16 units.
+
+    Args:
+        text: The text.
+
+    Example:
+        >>> Units("a👍b").all_before(np.array([0, 1, 2, 3])).tolist()
+        [0, 1, 3, 4]
+    """
+
+    def __init__(self, text: str) -> None:
+        self._wide = np.flatnonzero(code_points("" if text.isascii() else text) > 0xFFFF)
+
+    def before(self, position: int) -> int:
+        """The units before a character."""
+        return position + int(np.searchsorted(self._wide, position))
+
+    def all_before(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The units before each of some characters."""
+        return positions + np.searchsorted(self._wide, positions)
 
 
 def packed(values: npt.NDArray[np.integer]) -> list[str]:

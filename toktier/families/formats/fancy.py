@@ -15,17 +15,8 @@ from __future__ import annotations
 
 import re
 
-from toktier.families.pattern import (
-    UNBOUNDED,
-    CharacterClass,
-    Flags,
-    Lookahead,
-    Mode,
-    Node,
-    Oniguruma,
-    Repeat,
-    character_class,
-)
+from toktier.families.pattern import Flags, Oniguruma, character_class
+from toktier.families.syntax import UNBOUNDED, CharacterClass, Lookahead, Mode, Node, Repeat
 
 END = Lookahead(CharacterClass("(?s:.)"), negative=True)
 """The end of the text: no character follows."""

@@ -12,10 +12,12 @@ import base64
 import binascii
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toktier.errors import InvalidDefinition
-from toktier.families.formats.ranked import RankedBPE
+
+if TYPE_CHECKING:
+    from toktier.families.formats.ranked import RankedBPE
 
 UNNAMED = (
     *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]"),
@@ -56,6 +58,8 @@ def read_tekken(data: bytes, where: str) -> RankedBPE:
         >>> read_tekken(json.dumps(file).encode(), "tekken.json").encoding.encode("a<s>", allowed_special="all")
         [1, 0]
     """
+    from toktier.families.formats.ranked import RankedBPE
+
     try:
         declared = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -5,7 +5,6 @@ post-processor that puts `<|endoftext|>` in front when `add_special_tokens=True`
 was trained on; `python -m toktier.families.mini.train` trains it again.
 """
 
-from importlib.resources import files
 from pathlib import Path
 
 __all__ = ["path"]
@@ -20,4 +19,4 @@ def path() -> Path:
     >>> Tokenizer.from_file(str(path())).encode("Hello world", add_special_tokens=False).tokens
     ['H', 'el', 'lo', 'Ġwor', 'ld']
     """
-    return Path(str(files(__name__).joinpath("tokenizer.json")))
+    return Path(__file__).with_name("tokenizer.json")
