@@ -29,6 +29,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "README.md": ("engines", "figures"),
     "docs/benchmarks.md": tuple(name for name in tables.BLOCKS if name != "view"),
     "docs/comparison.md": tuple(comparison_page.BLOCKS),
+    "docs/transformers.md": ("wrap",),
     "docs/view.md": ("view",),
 }
 """The pages, and the tables of each."""
