@@ -80,7 +80,9 @@ main.add_command(view)
 @click.argument("source")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the cuts of every atom.")
 @click.option(
-    "--compare", is_flag=True, help="Compare engines with the reference first, some seconds each, if not done yet."
+    "--compare",
+    is_flag=True,
+    help="Compare engines with the reference first, up to half a minute each, if not done yet.",
 )
 @with_pattern
 def inspect(source: str, as_json: bool, compare: bool, pattern: str | None) -> None:

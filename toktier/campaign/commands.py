@@ -67,7 +67,9 @@ def verify(
     Checks the tokenizer's relation and engines with adversarial texts made from its own atoms and added tokens, with
     FILES (UTF-8; without any, with the text of the demo), and with sessions led through random operations. All of
     them take turns until the time is up, one turn at least. Engines that were never compared with the reference on
-    this machine are compared before that.
+    this machine are compared before that, which can take a minute and is not part of --seconds.
+
+    In the table, what fell back are texts that an engine left to the reference: their ids are right, and took longer.
 
     The first difference is made as small as it can be, and saved together with the tokenizer, to be replayed by
     toktier reproduce. The exit status is then 1. After Ctrl-C it is 130, and what was checked so far is printed.
