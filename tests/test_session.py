@@ -80,6 +80,26 @@ def test_a_session_that_ignores_the_new_neighbours_of_a_seam_is_caught(monkeypat
         check(material.load("toktier-mini"), material.reference("toktier-mini"), 300)
 
 
+def edited_beside_a_seam(start: int, stop: int, text: str) -> None:
+    tok = material.load("toktier-mini")
+    session = tok.session("a time")
+    session.append("1234")
+    assert session._served.held.seams.arrays()[0].tolist() == [0, 6]
+    session.edit(start, stop, text)
+    assert session.tolist() == material.reference("toktier-mini")(session.text)
+
+
+@pytest.mark.parametrize(("start", "stop", "text"), [(2, 6, "7"), (5, 6, "2"), (6, 8, "d"), (6, 10, "s"), (2, 8, "x")])
+def test_an_edit_at_a_seam_goes_by_the_characters_that_meet_there_now(start: int, stop: int, text: str) -> None:
+    edited_beside_a_seam(start, stop, text)
+
+
+def test_an_edit_that_keeps_the_seam_behind_it_whatever_meets_there_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EncodedText, "_may_stand_behind", lambda *_: True)
+    with pytest.raises(AssertionError):
+        edited_beside_a_seam(2, 6, "7")
+
+
 PREFIXED = ["Llama 2", "Metaspace first", "Metaspace and literals", "prefix space", "prefix, and a line end alone"]
 
 
