@@ -76,7 +76,7 @@ def case_of(tokenizer: tokenizers.Tokenizer, source: bytes | None = None) -> Cas
     tables, of_bytes = tables_of(tokenizer, source)
     model = tokenizers.Tokenizer(tokenizer.model)
     characters = {byte: character for character, byte in byte_alphabet().items()}
-    tokens = [token for token in model.get_vocab() if token]
+    tokens = [token for token in sorted(model.get_vocab()) if token]  # told in an order of each process
     if not of_bytes:
         return Case(tables, [token.encode() for token in tokens], lambda piece: model.encode(piece.decode()).ids)
     alphabet = byte_alphabet()
