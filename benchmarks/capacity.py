@@ -21,7 +21,7 @@ import psutil
 from attrs import frozen
 
 import toktier
-from benchmarks.common import Figure, arguments, show, timed, transcript
+from benchmarks.common import Figure, anew, arguments, show, timed, transcript
 from benchmarks.front_end import COMMANDS, server, used
 from tests import material
 from toktier import Session, SessionStore, Tokenizer
@@ -147,8 +147,7 @@ def memory(tok: Tokenizer, characters: int, held: int = HELD) -> tuple[float, fl
     process, alone = psutil.Process(), SessionStore(tok)
     resident, nbytes = process.memory_info().rss, store.usage().nbytes
     for number, text in enumerate(texts[1:], 1):
-        # A string of its own, as each request has: the store keeps it.
-        store.encode("".join((text[:-1], text[-1])), session=str(number))
+        store.encode(anew(text), session=str(number))  # which keeps it
     counted = store.usage().nbytes - nbytes
     ratio = (process.memory_info().rss - resident) / counted
     alone.encode("", session="empty")

@@ -54,6 +54,11 @@ class Figure:
         return self.value / self.beside_value if self.beside_value else None
 
 
+def anew(text: str) -> str:
+    """An equal string with memory of its own, as each request has."""
+    return "".join((text[:-1], text[-1:]))
+
+
 def timed(what: str, at: str, seconds: Sequence[float], *, unit: str = "ms", limit: float | None = None) -> Figure:
     """A row of measured times, which are given in seconds."""
     scale = {"us": 1e6, "ms": 1e3, "s": 1.0}[unit]

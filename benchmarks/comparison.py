@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 
 import toktier
 from benchmarks import comparison_page
-from benchmarks.common import arguments, save
+from benchmarks.common import anew, arguments, save
 from benchmarks.comparison_page import Comparison, State, Time, Wrong, main_of
 from benchmarks.conversations import FORMATS, Chat, long_turns, ways
 from benchmarks.strategies import STRATEGIES, Library
@@ -233,7 +233,7 @@ def times(subject: Subject, contexts: dict[str, int], rounds: int) -> Iterator[T
         seconds: dict[tuple[Contender, str], list[float]] = {}
 
         def timed(contender: Contender, what: str, full: str, new: str | None) -> None:
-            own = "".join((full[:-1], full[-1]))  # as each request has a string of its own
+            own = anew(full)
             start = time.perf_counter()
             result = started[contender](own, new)  # noqa: B023
             seconds.setdefault((contender, what), []).append(time.perf_counter() - start)  # noqa: B023
@@ -284,7 +284,7 @@ def _verify(expected: list[int], started: dict[Contender, Turn], text: str) -> N
 
 
 def states(subject: Subject) -> Iterator[State]:
-    """Bytes that each holds after some turns for each character of the transcript, the text among them.
+    """Bytes that each holds after some turns for each character of the transcript, all text it was given among them.
 
     What a library holds outside Python is not seen.
     """
@@ -293,11 +293,11 @@ def states(subject: Subject) -> Iterator[State]:
         contender.start()("Everything that is made once", "Everything that is made once")
         gc.collect()
         tracemalloc.start()
-        turn, text = contender.start(), begin
-        turn("".join((text[:-1], text[-1])), text)
+        turn, text = contender.start(), anew(begin)
+        turn(anew(text), text)
         for new in turns:
             text += new
-            turn("".join((text[:-1], text[-1])), new)
+            turn(anew(text), anew(new))
         characters = len(text)
         del text
         gc.collect()

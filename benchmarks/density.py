@@ -16,7 +16,7 @@ from toktier.families.family import Family
 
 
 def distances(family: Family, texts: Sequence[str]) -> dict[str, float]:
-    """The distances over all the texts, of which the begin and the end count as cuts."""
+    """The distances over all the texts, of which the beginning and the end count as cuts."""
     gaps = np.concatenate(
         [np.diff(family.cuts(text, continuation=True), prepend=0, append=len(text)) for text in texts]
     )

@@ -56,7 +56,7 @@ class Call:
     """One call of one session.
 
     Attributes:
-        due: Seconds from the begin at which it is to be sent; negative before the measurement.
+        due: Seconds from the beginning at which it is to be sent; negative before the measurement.
         session: The number of the session.
         run: How many transcripts that has finished before.
         turn: How many calls it has made for this one.
@@ -83,7 +83,7 @@ class Answers:
         late: Seconds from when a call was due to when it was sent, unless the call before was not answered yet.
         digests: Of the ids of each answer, by the number of the call.
         errors: Calls that were not answered with status 200.
-        seconds: From the begin of each slice to its last answer, together.
+        seconds: From the beginning of each slice to its last answer, together.
         load_seconds: Of a core that the load took meanwhile.
         exact: Answers that have the reference's ids, before the measurement and in it.
     """

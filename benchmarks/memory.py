@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import statistics
 import string
+import threading
 import time
 
 import psutil
@@ -47,6 +48,29 @@ def resident(tok: toktier.Tokenizer, engine: str, characters: int) -> list[float
     return seen
 
 
+class Heart:
+    """A thread that wakes up again and again, and notes for how long it could not."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat)
+
+    def __enter__(self) -> Heart:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        before = time.perf_counter()
+        while not self._stop.wait(0.01):
+            now = time.perf_counter()
+            self.longest, before = max(self.longest, now - before), now
+
+
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--tokenizer", default="toktier-mini", choices=material.available())
@@ -56,13 +80,16 @@ def main() -> None:
     tok = toktier.load(material.file(options.tokenizer))
     tok.engine(options.engine)
     began = time.perf_counter()
-    seen = resident(tok, options.engine, int(options.characters))
+    tok.engine(options.engine).encode(new_text(random.Random(1), LONGEST))  # what is made for the first long text
+    with Heart() as heart:
+        seen = resident(tok, options.engine, int(options.characters))
     what = f"{options.characters / 1e6:,.0f} MB of new text through {options.engine}"
     half = len(seen) // 2
     figures = [
         *(Figure("resident", f"after {k * 100 // 8} %", seen[k * len(seen) // 8 - 1], "MB") for k in range(1, 9)),
         Figure("most in the second half, beside the first", "", max(seen[half:]) / max(seen[:half]), limit=1.1),
         Figure("median of the last quarter, beside the second", "", _quarter(seen, 3) / _quarter(seen, 1), limit=1.1),
+        Figure("longest time for which another thread stood still", "", 1e3 * heart.longest, "ms"),
         Figure("time", "", time.perf_counter() - began, "s"),
     ]
     passed = {"characters": int(options.characters), "resident": seen}

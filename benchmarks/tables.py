@@ -59,11 +59,11 @@ def listed(results: Results, figures: Iterable[Figure]) -> str:
             measured(it.p90, it.unit),
             f"{it.beside}: {measured(it.beside_value, it.unit)}" if it.beside else "",
             "" if it.ratio is None else times(it.ratio),
-            f"≤ {measured(it.limit, it.unit)}" if it.limit is not None else "",
+            "" if it.limit is None else f"≤ {measured(it.limit, it.unit)}" + ", **missed**" * (it.value > it.limit),
         )
         for it in figures
     ]
-    columns = ("", "", "measured", "P90", "beside it", "ratio", "to be")
+    columns = ("", "", "measured", "P90", "beside it", "ratio", "target")
     return f"{table(columns, rows, words=range(2))}\n\n{source(results)}"
 
 
@@ -102,7 +102,7 @@ def engines() -> str:
 
 
 def figures() -> str:
-    """What is to be known of everything else, one row each."""
+    """What is to be known beside the engines, some rows of each."""
     rows = []
     for name, facts in FACTS.items():
         results = load(name)
@@ -122,11 +122,9 @@ def _session_gigatoken(results: Results) -> Facts:
 def _session(results: Results) -> Facts:
     update = results.figure("update: an answer for the prompt")
     yield "an `update` with all of 1 M characters, an answer for the prompt", f"{percent(update)} of a full encode"
-    edits = [it for it in results.figures() if it.what.endswith("in the middle") and it.ratio is not None]
-    least, most = min(edits, key=ratio_of), max(edits, key=ratio_of)
-    yield "an edit in the middle of 1 M characters", f"{percent(least)} to {percent(most)} of a full encode"
-    state = results.figure("state beyond a text appended in pieces")
-    yield "what a session holds beside its text", f"{number(state.value)} bytes an id"
+    at_once, pieces = (results.figure(f"state beyond a text {how}") for how in ("given at once", "appended in pieces"))
+    held = f"{number(at_once.value)} bytes an id, {number(pieces.value)} if it was appended in pieces"
+    yield "what a session holds besides its text", held
 
 
 def _store(results: Results) -> Facts:
@@ -134,24 +132,12 @@ def _store(results: Results) -> Facts:
     full = next((it for it in results.figures() if it.what.endswith("in full, to the store by name")), None)
     if full is None:
         raise results.without("... in full, to the store by name")
-    engine = full.what.partition(" ")[0]
+    library = full.what.partition(" ")[0]
     yield (
         "a store that is given 1 M characters, a turn of them new",
         f"{measured(keyed.value, keyed.unit)}, of which comparing the texts {measured(compared.value, compared.unit)};"
-        f" all again with `{engine}` takes {times(full.value)}",
+        f" all again with the library `{library}` takes {times(full.value)}",
     )
-
-
-def _verify(results: Results) -> Facts:
-    what = "append 1,400 characters, a verifier looks at 5 %"
-    median, slow = results.figure(what, "1 M, median"), results.figure(what, "1 M, P99")
-    yield (
-        "an append while a shadow verifier looks at 5 %",
-        f"{times(ratio_of(median))} the median; the 99th percentile {measured(slow.value, slow.unit)},"
-        f" without one {measured(slow.beside_value, slow.unit)}",
-    )
-    counted = results.figure("counting a call")
-    yield "counting a call for the metrics, in each of these", measured(counted.value, counted.unit)
 
 
 def _front_end(results: Results) -> Facts:
@@ -168,7 +154,7 @@ def _step(row: Mapping[str, float]) -> str:
 
 def _wrap(results: Results) -> Facts:
     ratios = [f"{times(ratio_of(it))} with `{it.beside}`" for it in results.figures() if _is_longest_call(it)]
-    yield "a wrapped tokenizer of transformers, the next turn on 1 M: as fast as the plain one", ", ".join(ratios)
+    yield "a wrapped tokenizer of transformers, the next turn on 1 M, speed-up over the plain one", ", ".join(ratios)
 
 
 def _is_longest_call(figure: Figure) -> bool:
@@ -181,27 +167,13 @@ def _derivation(results: Results) -> Facts:
         yield f"deriving a tokenizer, {what}", f"{duration(seconds[0])} to {duration(seconds[-1])}"
 
 
-def _density(results: Results) -> Facts:
-    means = sorted(it["mean"] for it in results["figures"] if it["texts"] == "agent sessions")
-    yield "characters between two cuts in the transcripts of agents, mean", f"{number(means[0])} to {number(means[-1])}"
-
-
-def _memory(results: Results) -> Facts:
-    found = results.figure("median of the last quarter, beside the second")
-    text = f"{results['characters'] / 1e6:,.0f} MB of new text"
-    yield f"memory in the last quarter of {text}, to that in the second", times(found.value)
-
-
 FACTS: Mapping[str, Callable[[Results], Facts]] = {
     "session_gigatoken": _session_gigatoken,
     "session": _session,
     "store": _store,
     "front_end": _front_end,
     "wrap": _wrap,
-    "verify": _verify,
     "derivation": _derivation,
-    "density": _density,
-    "memory": _memory,
 }
 
 

@@ -26,8 +26,7 @@ from benchmarks.common import Figure, arguments, show
 from tests import material
 from tests.view.browser import Browser, executable
 from toktier import Tokenizer
-from toktier.bench.plan import library_text
-from toktier.replay import library_session, requests, within
+from toktier.replay import library_session, library_text, requests, within
 from toktier.view import Recording, page, replayed
 
 CHARACTERS = 1_000_000

@@ -11,7 +11,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 import toktier
-from benchmarks.common import Figure, arguments, beside, show, timed, transcript
+from benchmarks.common import Figure, anew, arguments, beside, show, timed, transcript
 from tests import material
 from toktier.bench.measuring import engine_of
 from toktier.integrations.transformers import wrap
@@ -53,7 +53,7 @@ def turns(contenders: dict[str, Any], what: str, size: int, rounds: int) -> dict
     for number in range(rounds + 1):
         expected: Any = None
         for name, tokenizer in contenders.items():
-            full = "".join((text[: size + number * TURN - 1], text[size + number * TURN - 1]))  # a string of its own
+            full = anew(text[: size + number * TURN])
             gc.collect()
             start = time.perf_counter()
             result = call(tokenizer, full)

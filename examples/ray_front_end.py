@@ -73,7 +73,7 @@ class FrontEnd:
         self._headers = [(name.lower().encode(), value.encode()) for name, value in about.items()]
 
     async def answer(self, scope: dict[str, Any], body: bytes) -> AsyncIterator[list[Message]]:
-        """What the front end answers, as it comes: its begin and its first part, then one part at a time."""
+        """What the front end answers, as it comes: its beginning and its first part, then one part at a time."""
         part: list[Message] = []
         async for message in _messages(self._app, scope, body):
             if message["type"] == "http.response.start":

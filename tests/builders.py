@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -117,11 +118,20 @@ def word_pieces(
     normalizer: normalizers.Normalizer | None = None,
     added: AddTokens = (),
 ) -> tokenizers.Tokenizer:
-    """A WordPiece that gives up on words of more than twenty characters."""
-    tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20))
+    """A WordPiece that gives up on words of more than twenty characters.
+
+    Its tokens are those that BPE learns, each at the beginning of a word and inside of one: the trainer of the library
+    for WordPiece learns others in each process.
+    """
+    learned = tokenizers.Tokenizer(models.BPE())
+    learned.normalizer, learned.pre_tokenizer = normalizer, pre_tokenizer
+    learned.train_from_iterator(_training_texts()[:8000], trainers.BpeTrainer(vocab_size=750, show_progress=False))
+    tokens = sorted(learned.get_vocab())
+    vocabulary = dict.fromkeys(["[UNK]", "[CLS]", *tokens, *("##" + token for token in tokens)])
+    ids = {token: i for i, token in enumerate(vocabulary)}
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=20))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
-    trainer = trainers.WordPieceTrainer(vocab_size=1500, special_tokens=["[UNK]", "[CLS]"], show_progress=False)
-    tokenizer.train_from_iterator(_training_texts()[:8000], trainer)
+    tokenizer.add_special_tokens(["[UNK]", "[CLS]"])
     tokenizer.add_tokens([AddedToken("[MASK]", special=True, lstrip=True), *added])
     return tokenizer
 
@@ -129,15 +139,22 @@ def word_pieces(
 def unigram(
     pre_tokenizer: pre_tokenizers.PreTokenizer | None, normalizer: normalizers.Normalizer | None = None
 ) -> tokenizers.Tokenizer:
-    """A Unigram, whose ids of a piece depend on all of it."""
-    tokenizer = tokenizers.Tokenizer(models.Unigram())
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
-    trainer = trainers.UnigramTrainer(
-        vocab_size=600, special_tokens=["<unk>", "</s>"], unk_token="<unk>", show_progress=False
-    )
+    """A Unigram, whose ids of a piece depend on all of it.
+
+    Scores are rounded and those that are equal are in the order of their tokens: the trainer of the library adds in
+    another order in each process.
+    """
+    special = ["<unk>", "</s>"]
+    trained = tokenizers.Tokenizer(models.Unigram())
+    trained.normalizer, trained.pre_tokenizer = normalizer, pre_tokenizer
+    trainer = trainers.UnigramTrainer(vocab_size=600, special_tokens=special, unk_token="<unk>", show_progress=False)
     texts = _training_texts()
-    tokenizer.train_from_iterator([" ".join(texts[i : i + 8]) for i in range(0, 8000, 8)], trainer)
-    tokenizer.add_tokens([AddedToken("</s>", special=True)])
+    trained.train_from_iterator([" ".join(texts[i : i + 8]) for i in range(0, 8000, 8)], trainer)
+    scores = {token: round(score, 2) for token, score in json.loads(trained.to_str())["model"]["vocab"]}
+    tokens = sorted(scores.keys() - set(special), key=lambda token: (-scores[token], token))
+    tokenizer = tokenizers.Tokenizer(models.Unigram([(token, scores[token]) for token in [*special, *tokens]], 0))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
+    tokenizer.add_special_tokens(special)
     return tokenizer
 
 

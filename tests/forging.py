@@ -52,7 +52,7 @@ SMALL: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     "a prefix everywhere": lambda: sentencepiece(
         pre_tokenizers.Metaspace(prepend_scheme="always"), added=[token("<a>", special=True), token("[b]")]
     ),
-    "a prefix at the begin": lambda: sentencepiece(
+    "a prefix at the beginning": lambda: sentencepiece(
         pre_tokenizers.Metaspace(prepend_scheme="first"), added=[token("<a>", special=True), token("[b]")]
     ),
     "no cuts": lambda: byte_level(split(r"^a|\s+|\S+"), added=[token("<a>", special=True), token("[b]")]),
@@ -67,7 +67,7 @@ class Oracle:
     Attributes:
         ordinary: The library as it is.
         as_text: The library with special tokens as text.
-        behind: The same, for what is not the begin of a text.
+        behind: The same, for what is not the beginning of a text.
         literals: The added tokens with their ids.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,8 +18,10 @@ from toktier import router
 from toktier.engines import battery, gigatoken
 from toktier.engines.admission import Comparison, Evidence, Interrupted, Suspect, compared
 from toktier.engines.base import Ids, Inapplicable
+from toktier.engines.memo import MemoEngine
 from toktier.engines.reference import ReferenceEngine
 from toktier.engines.tiktoken import TiktokenEngine
+from toktier.errors import EngineFailure
 from toktier.families.family import Family
 from toktier.families.probing import DiskCache, Probe, every_character
 from toktier.route import FAILURES, Route
@@ -228,6 +230,76 @@ def test_an_engine_that_raises_again_and_again_is_given_no_more(tok: Any, refere
         assert route.encode("some text").tolist() == reference.encode("some text").tolist()
     assert route.failed == FAILURES
     assert "given no more texts" in route.reason
+
+
+class RaisesOnOne(ReferenceEngine):
+    """Raises on a text, and so on every batch that has it."""
+
+    def encode(self, text: str, *, continuation: bool = False) -> Ids:
+        if text == "bad":
+            raise OSError("as planned")
+        return super().encode(text)
+
+    def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
+        return [self.encode(text) for text in texts]
+
+
+def test_of_a_batch_only_the_texts_on_which_an_engine_raises_are_its_failures(reference: Any) -> None:
+    route = Route(RaisesOnOne(reference.tokenizer), reference, "")
+    texts = ["good"] * (2 * FAILURES) + ["bad"]
+    assert [ids.tolist() for ids in route.encode_batch(texts)] == [reference.encode(text).tolist() for text in texts]
+    assert (route.failed, route.demoted) == (1, False)
+
+
+def test_a_batch_that_fails_though_none_of_its_texts_does_is_one_failure(reference: Any) -> None:
+    class NoBatches(ReferenceEngine):
+        def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
+            raise OSError("as planned")
+
+    route = Route(NoBatches(reference.tokenizer), reference, "")
+    for _ in range(FAILURES):
+        assert len(route.encode_batch(["one", "two"])) == 2
+    assert (route.failed, route.demoted) == (FAILURES, True)
+
+
+def test_what_the_reference_encodes_in_the_batch_in_which_an_engine_is_given_up_is_counted(
+    tok: Any, reference: Any
+) -> None:
+    route = Route(RaisesAlways(tok.family, reference, Probe(DiskCache(None))), reference, "")
+    assert len(route.encode_batch(["text"] * 500)) == 500
+    assert (route.texts, route.failed, route.replaced) == (500, FAILURES, 500 - FAILURES)
+    route.restore()
+    assert (route.failed, route.replaced, route.demoted) == (FAILURES, 500 - FAILURES, False), "counters never fall"
+    route.encode("text")
+    assert not route.demoted
+
+
+def test_what_the_reference_cannot_encode_either_is_no_failure_of_an_engine(reference: Any) -> None:
+    class Unable(ReferenceEngine):
+        def encode(self, text: str, *, continuation: bool = False) -> Ids:
+            raise EngineFailure("it backtracks for too long")
+
+    route = Route(Unable(reference.tokenizer), Unable(reference.tokenizer), "")
+    for _ in range(2 * FAILURES):
+        with pytest.raises(EngineFailure):
+            route.encode("some text")
+    assert (route.failed, route.demoted) == (0, False)
+
+
+def test_auto_goes_on_with_another_engine_and_restoring_gives_the_first_another_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tok = toktier.Registry(cache_directory=None).load("toktier-mini")
+    route = tok.engine("memo")
+    assert isinstance(route, Route)
+    assert tok.engine() is route
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoEngine, "encode", RaisesAlways.encode)
+        for _ in range(FAILURES + 3):
+            tok.engine("memo").encode("some text")
+    assert (route.demoted, route.replaced, tok.engine().name) == (True, 3, "reference")
+    tok.restore("memo")
+    assert (route.demoted, tok.engine().name) == (False, "memo")
 
 
 def test_what_comes_from_outside_is_not_contained(tok: Any, reference: Any) -> None:

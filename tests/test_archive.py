@@ -216,9 +216,9 @@ def make_unsupported(path: pathlib.Path) -> None:
         (make_foreign, "a database of something else"),
         (make_foreign_without_tables, "a database of something else"),
         (make_another_version, "version 2, not 1"),
-        (make_text, "damaged, or no SQLite file"),
-        (make_damaged, "damaged, or no SQLite file"),
-        (make_unsupported, "damaged, or no SQLite file"),
+        (make_text, "not a store's file, or a damaged one"),
+        (make_damaged, "not a store's file, or a damaged one"),
+        (make_unsupported, "not a store's file, or a damaged one"),
     ],
 )
 def test_a_file_of_something_else_is_refused_and_stays_as_it_is(
@@ -229,7 +229,7 @@ def test_a_file_of_something_else_is_refused_and_stays_as_it_is(
     with pytest.raises(StateMismatch, match=message) as caught:
         Archive(path)
     assert str(path) in str(caught.value)
-    assert "delete it, or give another path" in str(caught.value)
+    assert "give another path" in str(caught.value)
     assert path.read_bytes() == before
 
 

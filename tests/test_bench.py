@@ -17,13 +17,12 @@ from rich.cells import cell_len
 
 import toktier
 from tests import builders, zoo
-from toktier import cli, router, terminal
+from toktier import cli, replay, router, terminal
 from toktier.bench import contenders, measuring, plan, plot, report
 from toktier.bench.measuring import Bench, Row, Subject
 from toktier.bench.plan import Appends, NotMeasurable, Plan
 from toktier.engines.base import Engine, Ids
 from toktier.errors import UnknownEngine
-from toktier.replay import reference_of
 
 TINY = Plan(
     contexts=(2_000, 5_000), rounds=4, appends=(Appends(200, 2, 1.0), Appends(600, 1, 0.5)), updates=0.5, whole=20_000
@@ -68,7 +67,7 @@ def bench(*arguments: str) -> Result:
 
 
 def measured(tok: toktier.Tokenizer) -> measuring.Result:
-    bench = Bench(tok, plan.library_text(TINY.contexts[-1] + TINY.fresh), TINY)
+    bench = Bench(tok, replay.library_text(TINY.contexts[-1] + TINY.fresh), TINY)
     assert len(list(bench.steps())) == len(bench)
     return bench.result()
 
@@ -114,7 +113,7 @@ def test_everything_is_measured_as_often_as_planned_and_is_right(tok: toktier.To
 
 
 def test_no_text_is_appended_twice_and_none_that_an_engine_has_in_a_context(tok: toktier.Tokenizer) -> None:
-    text = plan.library_text(TINY.contexts[-1] + TINY.fresh)
+    text = replay.library_text(TINY.contexts[-1] + TINY.fresh)
     pieces: list[str] = []
 
     class Noting(Bench):
@@ -127,8 +126,8 @@ def test_no_text_is_appended_twice_and_none_that_an_engine_has_in_a_context(tok:
 
 
 def test_the_text_of_the_library_is_a_transcript_of_the_length_asked_for() -> None:
-    assert plan.library_text(30_000).startswith("<|im_start|>system\n")
-    assert len(plan.library_text(30_000)) == 30_000
+    assert replay.library_text(30_000).startswith("<|im_start|>system\n")
+    assert len(replay.library_text(30_000)) == 30_000
 
 
 # control: wrong ids are noticed
@@ -206,7 +205,7 @@ def test_a_library_that_cannot_load_the_tokenizer_is_left_out_with_what_it_says(
 
 
 def test_a_copy_of_a_tokenizer_reads_special_tokens_as_the_original_does(tok: toktier.Tokenizer) -> None:
-    original = tokenizers.Tokenizer.from_str(reference_of(tok).to_str())
+    original = tokenizers.Tokenizer.from_str(tok.reference.tokenizer.to_str())
     original.encode_special_tokens = True
     text = "<|im_start|>"
     assert contenders.copy_of(original).encode(text).ids == original.encode(text).ids != tok.encode(text).tolist()
@@ -226,11 +225,11 @@ def test_a_plan_fits_the_text_and_keeps_the_longest_context_there_is_room_for(le
 
 def test_too_short_a_text_is_refused_and_a_shorter_one_is_told(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "text"
-    file.write_text(plan.library_text(3_000), encoding="utf-8")
+    file.write_text(replay.library_text(3_000), encoding="utf-8")
     result = bench("--text", str(file))
     assert result.exit_code == 2
     assert "a text of 3,000 characters is too short" in result.stderr
-    file.write_text(plan.library_text(8_000), encoding="utf-8")
+    file.write_text(replay.library_text(8_000), encoding="utf-8")
     result = bench("--text", str(file))
     assert result.exit_code == 0
     told = " ".join(result.stdout.split())
@@ -283,7 +282,7 @@ def test_the_tables_fit_a_terminal_in_full(capsys: pytest.CaptureFixture[str], s
     output = capsys.readouterr().out
     assert max(map(cell_len, output.splitlines())) <= 80
     assert "…" not in output
-    assert len(output.splitlines()) == 93  # nothing is wrapped
+    assert len(output.splitlines()) == 94  # nothing is wrapped
     for name in (*ENGINES, *contenders.LOADERS):
         assert name in output
 

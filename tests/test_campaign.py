@@ -22,13 +22,13 @@ from toktier.campaign import report, verification
 from toktier.campaign.checks import Check, checks, tally, turns
 from toktier.campaign.operations import Kind, Operation, Program, append, cut, encode, plan
 from toktier.campaign.programs import Problem, reference_ids, run
+from toktier.campaign.reproduction import Reproduction
 from toktier.campaign.shrinking import shrink, shrink_program
 from toktier.campaign.verification import Campaign, Subject
 from toktier.engines.base import Ids
 from toktier.engines.memo import MemoEngine
 from toktier.errors import EngineFailure
 from toktier.families.family import Family
-from toktier.reproduction import Reproduction
 from toktier.router import Router
 
 MINI = material.load("toktier-mini")
@@ -341,6 +341,18 @@ def test_a_tokenizer_without_cuts_is_verified_by_its_sessions(tmp_path: pathlib.
     assert command("verify", str(file), "--seconds", "0", "--exhaustive", "2").exit_code == 2
 
 
+def test_a_difference_that_cannot_be_saved_is_shown_all_the_same(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    plant(FAULTS["substituted"], monkeypatch)
+    result = verify(tmp_path / "file" / "folder")
+    assert result.exit_code == 1, result.output
+    assert "cannot be saved" in result.stderr
+    assert "DIFFERENT: memo" in result.stdout
+    assert "saved to" not in result.stdout
+
+
 def test_reproduce_says_what_is_not_as_it_was(tmp_path: pathlib.Path) -> None:
     found = Reproduction.of(MINI, "memo", [encode("text")], Problem(1, Kind.ENCODE, "was wrong"))
     found.versions["tokenizers"] = "0.0.1"
@@ -392,8 +404,22 @@ def test_what_was_checked_before_ctrl_c_is_printed(tmp_path: pathlib.Path, monke
     numbers = tmp_path / "numbers.json"
     result = verify(tmp_path / "none", "--engine", "memo", "--json", str(numbers))
     assert result.exit_code == 130
-    assert "stopped before its time" in result.output
+    assert "stopped before its time was up" in result.output
     assert json.loads(numbers.read_text())["stopped"] is True
+
+
+def test_a_difference_is_shown_if_ctrl_c_comes_while_it_is_made_smaller(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    plant(FAULTS["substituted"], monkeypatch)
+    monkeypatch.setattr(Campaign, "_smallest", interrupted)
+    result = verify(tmp_path / "kept", "--engine", "memo")
+    assert result.exit_code == 1, result.output
+    assert "DIFFERENT: memo" in result.output
+    assert saved(tmp_path / "kept").is_file()
 
 
 def test_it_says_how_much_of_the_files_there_was_no_time_for(tmp_path: pathlib.Path) -> None:

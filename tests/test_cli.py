@@ -17,9 +17,11 @@ from rich.cells import cell_len
 
 import toktier
 from tests import builders, zoo
-from toktier import cli, inspection, replay
+from toktier import cli, inspection, replay, router
+from toktier.engines import admission
 from toktier.engines.base import Ids
 from toktier.route import Route
+from toktier.terminal import comparisons_printed
 
 HOSTILE = {
     "[/red]": "[/red]",
@@ -164,6 +166,15 @@ def test_inspect_says_why_a_tokenizer_is_not_supported(tmp_path: pathlib.Path) -
     assert (report["supported"], report["reason"], report["alphabet"]) == (False, reason, [])
 
 
+def test_comparisons_of_engines_are_printed_as_they_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    level = admission.logger.level
+    with comparisons_printed():
+        admission.logger.info("comparing engine %s", "\x1b")
+    assert capsys.readouterr().err == "comparing engine <U+001B> ...\n"
+    admission.logger.info("comparing engine %s", "another")
+    assert (capsys.readouterr().err, admission.logger.level) == ("", level)
+
+
 # encode
 
 
@@ -220,16 +231,39 @@ def test_options_that_exclude_one_another_are_refused(arguments: tuple[str, ...]
     assert "Error: " in result.stderr
 
 
+def test_a_hyphen_is_the_standard_input() -> None:
+    expected = toktier.load("toktier-mini").encode("Hello world").tolist()
+    result = CliRunner().invoke(cli.main, ["encode", "toktier-mini", "-"], input="Hello world")
+    assert result.stdout.split() == [*map(str, expected)]
+
+
 # demo
 
 
 def test_demo_checks_every_turn_and_ends_with_a_table() -> None:
     result = run("demo", "--characters", "12000")
     assert result.exit_code == 0
-    assert "turns, each with exactly the ids of a full encode." in result.stdout
+    assert "turns, each with exactly the ids of a full encode, by " in result.stdout
     assert max(map(cell_len, result.stdout.splitlines())) <= 80
     for name in ("characters", "append", "update", "ratio", "encode", "matches"):
         assert name in result.stdout
+
+
+def test_ctrl_c_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(replay, "watched", interrupted)
+    result = run("demo")
+    assert (result.exit_code, result.stderr) == (130, "Stopped.\n")
+
+
+def test_demo_says_what_would_be_faster_once_it_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = {"gigatoken": "not compared with the reference yet: ...", "memo": "admitted"}
+    monkeypatch.setattr(router.Router, "reasons", lambda self, compare: reasons)
+    assert (
+        "Faster, once compared (gigatoken): toktier inspect toktier-mini" in run("demo", "--characters", "9000").stdout
+    )
 
 
 def test_demo_as_json_has_growing_contexts_and_both_ways_to_give_the_text() -> None:
@@ -319,7 +353,7 @@ def test_an_append_leaves_everything_before_it_as_it_is() -> None:
         (("encode", "toktier-mini", "--file", "{folder}"), "Is a directory"),
         (("encode", "toktier-mini", "a\udcff"), "surrogate U+DCFF at position 1"),
         (("demo", "--session", "no/such/file.jsonl"), "No such file or directory"),
-        (("demo", "--session", "{broken}"), "line 1 is not"),
+        (("demo", "--session", "{broken}"), "line 1 is not JSON: Expecting value at character 10"),
         (("demo", "--session", "{latin}"), "line 1 is not UTF-8"),
         (("demo", "--session", "{numbers}"), "content is int"),
         (("reproduce", "{broken}"), "not a reproduction"),

@@ -295,7 +295,7 @@ def test_a_file_without_a_prefix_is_not_read_twice(nothing: str, space: str) -> 
 
 
 BROKEN: dict[str, tuple[bytes | str | Json, str]] = {
-    "nothing": (b"", "not JSON"),
+    "nothing": (b"", "not JSON: the file is empty"),
     "truncated": (json.dumps(EVERYTHING)[:5000], "not JSON"),
     "more behind it": (json.dumps(EVERYTHING) + "}", "not JSON: Extra data"),
     "a list": ([], "field 'model': missing"),
@@ -384,7 +384,7 @@ REASONS = {
     "a begin that is not known": "pre-tokenizer Metaspace: where the text begins is not known",
     "fixed length": "pre-tokenizer FixedLength: not understood yet",
     "stripped": "no two characters are always parted",
-    "replaced at the begin": "normalizer Replace: anchor '^' at position 0",
+    "replaced at the beginning": "normalizer Replace: anchor '^' at position 0",
     "dropout": "model BPE: dropout",
     "two literals that become one": "added tokens 3002 and 3003 are one and the same",
     "template that repeats": "post-processor TemplateProcessing: its template does not hold the text exactly once",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,6 +22,7 @@ from tests import builders, material, zoo
 from tests.components import COMPONENTS
 from tests.test_session import check
 from toktier.campaign.texts import fragments, random_text
+from toktier.engines import gigatoken
 from toktier.engines.base import Engine, Inapplicable
 from toktier.engines.gigatoken import GigatokenEngine
 from toktier.engines.memo import LONGEST, MemoEngine
@@ -204,6 +207,31 @@ def test_gigatoken_is_renewed_after_its_budget_and_gives_the_same_ids() -> None:
             thread.join()
     assert engine._backend is not first
     assert engine._novelty.characters == 0
+    assert engine.encode(text).tolist() == reference(text)
+
+
+def test_objects_for_long_texts_are_renewed_too_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gigatoken, "PAUSE", 0.2)
+    tok, reference = material.load("toktier-mini"), material.reference("toktier-mini")
+    tokenizer = tokenizers.Tokenizer.from_buffer(material.definition("toktier-mini"))
+    engine = GigatokenEngine(tok.family, ReferenceEngine(tokenizer), probe(), budget=10_000)
+    text = ("".join(material.corpus()) * 20)[: gigatoken.LONG]
+    spares, built = engine._built_spares(), list[float]()
+    engine._spares, build = spares, engine._build
+
+    def timed(definition: str | bytes) -> Any:
+        built.append(time.monotonic())
+        return build(definition)
+
+    monkeypatch.setattr(engine, "_build", timed)
+    assert engine.encode(text).tolist() == reference(text)
+    for thread in threading.enumerate():
+        if thread.name == "gigatoken renewal":
+            thread.join()
+    assert len(built) == 1 + gigatoken.SPARES
+    assert all(later - before >= 0.2 for before, later in itertools.pairwise(built))
+    assert engine._spares is not spares
+    assert engine._spares.qsize() == gigatoken.SPARES
     assert engine.encode(text).tolist() == reference(text)
 
 

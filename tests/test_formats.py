@@ -113,12 +113,12 @@ def test_two_tokenizers_that_differ_in_two_bytes_and_nothing_else_are_two(regist
 
 MALFORMED: dict[str, tuple[Callable[[], Any], str]] = {
     "empty special token": (lambda: changed(special_tokens={"": 5000}), "special token '' is empty"),
-    "rank of None": (lambda: _with_attributes(_mergeable_ranks={b"a": None}), "token b'a': its rank None is none"),
+    "rank of None": (lambda: _with_attributes(_mergeable_ranks={b"a": None}), "token b'a': its rank None is not one"),
     "token of text": (lambda: _with_attributes(_mergeable_ranks={"a": 1}), "token 'a'"),
     "no rank": (lambda: _with_attributes(_mergeable_ranks={}), "no token has a rank"),
     "two of one rank": (lambda: _with_attributes(_mergeable_ranks={b"a": 1, b"b": 1}), "both have the rank 1"),
-    "negative id": (lambda: _with_attributes(_special_tokens={"<s>": -1}), "special token '<s>': its id -1 is none"),
-    "id too large": (lambda: _with_attributes(_special_tokens={"<s>": 2**32 - 1}), "its id 4294967295 is none"),
+    "negative id": (lambda: _with_attributes(_special_tokens={"<s>": -1}), "special token '<s>': its id -1 is not one"),
+    "id too large": (lambda: _with_attributes(_special_tokens={"<s>": 2**32 - 1}), "its id 4294967295 is not one"),
     "pattern": (lambda: _with_attributes(_pat_str="(a"), r"pattern '\(a': Parsing error"),
     "surrogate": (lambda: _with_attributes(_special_tokens={"\ud800": 6000}), "tiktoken refuses it"),
 }
@@ -177,7 +177,7 @@ LINES: dict[str, tuple[bytes, str]] = {
     "a token twice": (b"IQ== 0\nIg== 1\nIQ== 2\n", r"line 3: token b'!' has a rank already, in line 1"),
     "a rank twice": (b"IQ== 0\nIg== 1\nIw== 1\n", r"line 3: rank 1 is taken already, in line 2"),
     "empty": (b"", "no token has a rank"),
-    "too large": (b"IQ== 4294967295\n", "its rank 4294967295 is none"),
+    "too large": (b"IQ== 4294967295\n", "its rank 4294967295 is not one"),
 }
 
 
@@ -203,7 +203,7 @@ def test_special_tokens_must_be_a_mapping(tmp_path: pathlib.Path, registry: Regi
     with pytest.raises(TypeError, match="special_tokens must map texts to ids"):
         registry.load(file, pattern="gpt2", special_tokens=given)
     given = {"<s>": "256"}
-    with pytest.raises(InvalidDefinition, match="special token '<s>': its id '256' is none"):
+    with pytest.raises(InvalidDefinition, match="special token '<s>': its id '256' is not one"):
         registry.load(file, pattern="gpt2", special_tokens=given)
 
 

@@ -170,8 +170,8 @@ def test_a_class_that_is_built_otherwise_is_refused(tmp_path: pathlib.Path, file
     [
         ("vocab.json", "{", r"vocab\.json: not JSON"),
         ("vocab.json", "[]", r"vocab\.json: not a JSON object"),
-        ("vocab.json", '{"a": "1"}', r"vocab\.json: token 'a': its id '1' is none"),
-        ("vocab.json", '{"a": -1}', r"vocab\.json: token 'a': its id -1 is none"),
+        ("vocab.json", '{"a": "1"}', r"vocab\.json: token 'a': its id '1' is not one"),
+        ("vocab.json", '{"a": -1}', r"vocab\.json: token 'a': its id -1 is not one"),
         ("merges.txt", "#version: 0.2\nt h\nt h e\n", r"merges\.txt: line 3: 't h e' is not two tokens and a space"),
         ("merges.txt", "t h\n\nh e\n", r"merges\.txt: line 2: ''"),
         ("merges.txt", "t h\nt 😀\n", r"merges\.txt: line 2: token '😀' is not in vocab\.json"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import gc
 import os
 import random
+import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -267,14 +271,103 @@ def test_without_threads_it_is_done_where_it_was_asked(monkeypatch: pytest.Monke
     def refuse(*arguments: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor.submit", refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     work = Executor(2)
     assert [int(ids[0]) for ids in work.encode(Failing(), ["good"] * 9)] == [4] * 9
 
 
+@pytest.mark.parametrize("when", ["before a thread is started", "after it", "before it is asked", "after it was"])
+def test_an_interrupt_while_a_thread_is_asked_leaves_none_busy(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, start = Executor(1), threading.Thread.start
+
+    def started(thread: threading.Thread) -> None:
+        if when == "after it":
+            start(thread)
+        raise KeyboardInterrupt
+
+    class Tickets:
+        def put(self, ticket: Any) -> None:
+            if when == "after it was":
+                tickets.put(ticket)
+            raise KeyboardInterrupt
+
+    tickets = work._tickets
+    with monkeypatch.context() as patch:
+        if "started" in when or when == "after it":
+            patch.setattr(threading.Thread, "start", started)
+        else:
+            work._start()
+            patch.setattr(work, "_tickets", Tickets())
+        with pytest.raises(KeyboardInterrupt):
+            work.encode(Failing(), ["good"] * 9)
+    assert (work._waiting, work._busy) == ([], 0)
+    assert [int(ids[0]) for ids in work.encode(Failing(), ["good"] * 9)] == [4] * 9
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
+def test_signals_wherever_they_come_wedge_nothing() -> None:
+    class Deadline(BaseException):
+        pass
+
+    def late(*arguments: object) -> None:
+        raise Deadline
+
+    def is_interrupted(delay: float) -> bool:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            work.encode(Failing(), ["good"] * 3)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Deadline:
+            return True
+        return False
+
+    work = Executor(2)
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        interrupted = sum(is_interrupted(20e-6 + number % 60 * 5e-6) for number in range(600))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted > 20
+    done = threading.Thread(target=work.encode, args=(Failing(), ["good"] * 9), daemon=True)
+    done.start()
+    done.join(30)
+    assert not done.is_alive()
+
+
+def test_a_handler_at_the_end_of_the_interpreter_may_encode_long_texts() -> None:
+    program = """
+import atexit, time
+
+def at_the_end():
+    time.sleep(0.2)
+    print(len(tok.encode("Hello world. " * 30000)) == count, flush=True)
+
+atexit.register(at_the_end)
+import toktier
+tok = toktier.load("toktier-mini")
+count = len(tok.encode("Hello world. " * 30000))
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_threads_end_with_their_executor() -> None:
+    work = Executor(2)
+    before = set(threading.enumerate())
+    assert len(work.encode(Failing(), ["good" * 10_000] * 9)) == 9
+    mine = [thread for thread in threading.enumerate() if thread.name == "toktier chunks" and thread not in before]
+    assert mine
+    del work
+    gc.collect()
+    for thread in mine:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
 def test_a_caller_that_is_interrupted_leaves_nothing_behind() -> None:
     work, engine = Executor(1), Slow()
-    with mock.patch("threading.Event.wait", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+    with mock.patch.object(executor._Job, "wait", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         work.encode(engine, ["a"] * 5)
     assert work._waiting == []
     for _ in range(5):

@@ -21,6 +21,7 @@ from tests.encodings import SPECIAL, cut_ids, ids
 from toktier import InvalidText, Session, SessionStore, Tokenizer, UnknownEngine
 from toktier.campaign.operations import Kind, encode
 from toktier.campaign.programs import Problem
+from toktier.campaign.reproduction import Reproduction, encodes_special_tokens
 from toktier.campaign.texts import fragments, random_text
 from toktier.engines.base import Ids
 from toktier.engines.tiktoken_reference import TiktokenReference
@@ -30,7 +31,6 @@ from toktier.families.formats.patterns import PATTERNS
 from toktier.families.formats.probe import TiktokenProbe
 from toktier.families.formats.ranked import RankedBPE
 from toktier.families.probing import DiskCache
-from toktier.reproduction import Reproduction, encodes_special_tokens
 from toktier.state import LIBRARY
 from toktier.verify import ShadowVerifier
 

@@ -356,7 +356,7 @@ def test_the_begin_of_a_text_goes_by_where_characters_were_before_normalization(
     tokenizer = tokenizers.Tokenizer(models.BPE({"?": 0, "▁": 1, "a": 2, "b": 4}, [], unk_token="?"))
     unknown = zoo.build("a begin that is not known")
     tokenizer.normalizer, tokenizer.pre_tokenizer = unknown.normalizer, unknown.pre_tokenizer
-    assert tokenizer.encode("ba").tokens == ["▁", "b", "▁", "a"], "both are at the begin"
+    assert tokenizer.encode("ba").tokens == ["▁", "b", "▁", "a"], "both are at the beginning"
     family = material.registry().load(tokenizer).family
     assert "where the text begins is not known" in str(family.reason)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import pathlib
 from collections.abc import Callable
@@ -16,9 +17,9 @@ import toktier
 from tests import material, zoo
 from toktier.campaign.operations import END, Change, Kind, Operation, append, cut, encode, plan
 from toktier.campaign.programs import Problem
+from toktier.campaign.reproduction import Reproduction
 from toktier.engines.base import Engine, Ids
 from toktier.errors import InvalidReproduction
-from toktier.reproduction import Reproduction
 
 MINI = material.load("toktier-mini")
 
@@ -183,5 +184,11 @@ def test_a_tokenizer_that_is_missing_or_damaged_is_named(tmp_path: pathlib.Path)
     FOUND.save(tmp_path)
     definition = tmp_path / f"tokenizer-{MINI.family.digest}.json.xz"
     definition.write_bytes(definition.read_bytes()[:-9])
+    with pytest.raises(InvalidReproduction, match="damaged"):
+        FOUND.load_tokenizer(tmp_path)
+    definition.write_bytes(lzma.compress(b'{"model": {"type": "Future"}}'))
+    with pytest.raises(toktier.InvalidDefinition, match="model"):
+        FOUND.load_tokenizer(tmp_path)
+    definition.write_bytes(b"damaged")
     with pytest.raises(InvalidReproduction, match="damaged"):
         FOUND.load_tokenizer(tmp_path)

@@ -13,15 +13,15 @@ import pytest
 from click.testing import CliRunner
 
 from tests import material
-from toktier import cli
+from toktier import cli, replay
 from toktier.bench import load as loads
-from toktier.bench import plan, serve_report, serving
+from toktier.bench import serve_report, serving
 from toktier.bench.load import Call, load
 from toktier.bench.serving import LIMITS, FrontEnd, Run, Trial
 from toktier.engines.base import Ids
 
 MINI = material.load("toktier-mini")
-SOURCE = plan.library_text(400_000)
+SOURCE = replay.library_text(400_000)
 
 
 def test_the_mixture_is_that_of_the_field() -> None:
@@ -197,7 +197,7 @@ def test_the_command_prints_and_writes_what_was_measured(
     runs = [Run(8.0, 50, 0.001, 0.009, 3, 0), Run(16.0, 50, math.inf, math.inf, 2, 0)]
     front_end = FrontEnd("store", right, remembers=True, runs=runs)
     monkeypatch.setattr(serve_report, "watched", lambda trial, max_bytes: [front_end])
-    monkeypatch.setattr(plan, "library_text", lambda length: SOURCE)
+    monkeypatch.setattr(replay, "library_text", lambda length: SOURCE)
     file = tmp_path / "out.json"
     result = CliRunner().invoke(cli.main, ["bench", "serve", "--json", str(file)], env={"COLUMNS": "100"})
     assert result.exit_code == 0, result.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -421,6 +422,11 @@ def test_copies_are_forks() -> None:
         assert session.tolist() == material.reference("toktier-mini")(session.text)
 
 
+def test_what_is_sent_in_place_of_a_session_is_told() -> None:
+    with pytest.raises(TypeError, match=r"send its to_bytes\(\)"):
+        pickle.dumps(Session(material.load("toktier-mini"), "ab"))
+
+
 # Atomic: an operation that raises leaves the session as it was
 
 BAD_CALLS: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
@@ -431,7 +437,7 @@ BAD_CALLS: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
     "update to None": (lambda s: s.update(None), TypeError, "must be str, not NoneType"),
     "edit a number in": (lambda s: s.edit(0, 0, 7), TypeError, "must be str, not int"),
     "edit behind the end": (lambda s: s.edit(0, 10, ""), IndexError, "9 characters"),
-    "edit before the begin": (lambda s: s.edit(-1, 0, ""), IndexError, "out of range"),
+    "edit before the beginning": (lambda s: s.edit(-1, 0, ""), IndexError, "out of range"),
     "edit backwards": (lambda s: s.edit(3, 2, ""), IndexError, "out of range"),
     "edit at a fraction": (lambda s: s.edit(0.5, 1, ""), TypeError, "float"),
 }

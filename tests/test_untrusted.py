@@ -22,6 +22,7 @@ from tests import forging, material
 from tests.builders import GPT4, byte_level, split, token, unigram
 from tests.forging import SMALL, Oracle, differing, oracle, parts, session_differing, spans_of, tokenizer
 from toktier import Session, SessionStore, protection
+from toktier.changes import trusted_otherwise
 from toktier.difference import Hunk
 from toktier.engines.special import MARK, Aliases, check_aliases
 from toktier.errors import EngineFailure, InvalidText, StateMismatch, Unprotectable
@@ -87,7 +88,7 @@ def test_what_is_trusted_in_another_way_is_found(old: list[bool], new: list[bool
     length = min(len(old), len(new))
     start, stop = sorted((min(one, length), min(other, length)))
     hunk = Hunk(start, len(old) - length + stop, start, len(new) - length + stop)
-    found = Untrusted(spans_of_mask(old)).differing(spans_of_mask(new), [hunk], len(old), len(new))
+    found = trusted_otherwise(Untrusted(spans_of_mask(old)), spans_of_mask(new), [hunk], len(old), len(new))
     assert hunk in found
     at = 0
     for change in found:
@@ -204,6 +205,12 @@ def test_a_long_text_is_cut_into_chunks_around_what_is_forged() -> None:
     expected = oracle("toktier-mini").encode(text, spans)
     assert session.tolist() == expected == mini().encode(text, untrusted=spans).tolist()
     assert "special tokens in untrusted text" in session.explain()["fallback"]
+
+
+def test_without_special_tokens_nothing_counts_and_nothing_is_forged() -> None:
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    guard = material.registry().load(tokenizer).protection
+    assert (guard.counted("a", ((0, 1),)), guard.forged("a", ((0, 1),))) == ([], ())
 
 
 def test_without_the_spans_it_is_forged() -> None:

@@ -11,11 +11,12 @@ import statistics
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import numpy as np
 import pytest
+from attrs import frozen
 from click.testing import CliRunner
 
 import toktier
@@ -95,6 +96,29 @@ def test_an_engine_that_raises_is_contained_and_no_mismatch(tok: Tokenizer, monk
     assert tok.routes()[0].failed > 0
 
 
+@frozen
+class Delayed:
+    """The reference, which waits until it may go."""
+
+    go: threading.Event
+    name: ClassVar[str] = "reference"
+
+    def encode(self, text: str, *, continuation: bool = False) -> Ids:
+        assert self.go.wait(30)
+        return MINI.reference.encode(text)
+
+
+def test_what_a_caller_does_with_its_ids_is_no_fault_of_the_engine(tok: Tokenizer) -> None:
+    go = threading.Event()
+    with ShadowVerifier(tok, sample=1.0, quarantine=None) as verifier:
+        verifier._reference = Delayed(go)  # type: ignore[assignment]
+        for ids in (tok.encode("Some ids"), *tok.encode_batch(["of a batch", "of texts"])):
+            ids[:] = 0
+        go.set()
+        assert verifier.drain(30)
+        assert verifier.checks() == Checks(checked=3)
+
+
 @pytest.mark.parametrize("rate", [0.05, 0.10])
 def test_the_delay_of_detection_is_geometric(rate: float) -> None:
     """How many calls go by before one is looked at: compared with the distribution by Kolmogorov and Smirnov."""
@@ -165,16 +189,8 @@ def test_the_same_seed_looks_at_the_same_calls() -> None:
 
 def test_callers_never_wait_and_what_does_not_fit_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
-
-    class Blocked:
-        name = "reference"
-
-        def encode(self, text: str, *, continuation: bool = False) -> Ids:
-            assert go.wait(30)
-            return MINI.engine("reference").encode(text)
-
     with ShadowVerifier(MINI, sample=1.0, quarantine=None) as verifier:
-        verifier._reference = Blocked()  # type: ignore[assignment]
+        verifier._reference = Delayed(go)  # type: ignore[assignment]
         for number in range(200):
             MINI.encode(f"text {number}")
         assert not verifier.drain(0.01)

@@ -113,7 +113,7 @@ UNSUPPORTED: dict[str, Callable[[], tokenizers.Tokenizer]] = {
         added=[token("\u212b!", normalized=True), token("\u00c5!", normalized=True)],
     ),
     "dropout": lambda: byte_level(split(GPT4), dropout=0.0001),
-    "replaced at the begin": lambda: byte_level(
+    "replaced at the beginning": lambda: byte_level(
         split(GPT4), normalizer=normalizers.Replace(tokenizers.Regex("^a"), "b")
     ),
     "template that repeats": _repeating,

@@ -182,8 +182,7 @@ class Archive:
                 ) from error
             if isinstance(error, sqlite3.DatabaseError):
                 raise StateMismatch(
-                    f"archive {str(self._path)!r} is damaged, or no SQLite file ({error}): delete it, or give another"
-                    " path"
+                    f"{str(self._path)!r} is not a store's file, or a damaged one ({error}): give another path"
                 ) from None
             raise
         return connection
@@ -213,8 +212,8 @@ class Archive:
             return True
         if application or version or tables:
             ours = application == APPLICATION
-            what = f"version {version}, not {VERSION}" if ours else "a database of something else"
-            raise StateMismatch(f"archive {str(self._path)!r} is {what}: delete it, or give another path")
+            what = f"a store's file of version {version}, not {VERSION}" if ours else "a database of something else"
+            raise StateMismatch(f"{str(self._path)!r} is {what}: give another path, or delete it if a store wrote it")
         return False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toktier.difference import Hunk, hunks, single_hunk
 from toktier.encodedtext import Change, EncodedText
 from toktier.families.family import valid_text
-from toktier.untrusted import Spans, within
+from toktier.untrusted import Spans, Untrusted, within
 
 
 def changes_to(full_text: str, spans: Spans, held: EncodedText) -> list[Change]:
@@ -64,11 +64,39 @@ def small_changes_to(full_text: str, spans: Spans, held: EncodedText, most: int)
     return [_change_of(hunk, full_text, spans)]
 
 
+def trusted_otherwise(old: Untrusted, spans: Spans, found: list[Hunk], length: int, new_length: int) -> list[Hunk]:
+    """The hunks of a text, and the stretches between them that are trusted in another way from now on.
+
+    Args:
+        old: What was untrusted in the old text.
+        spans: What is untrusted in the new one.
+        found: Where the two differ, in order.
+        length: Characters of the old text.
+        new_length: Characters of the new one.
+
+    Example:
+        >>> trusted_otherwise(Untrusted(((0, 4),)), ((0, 2), (5, 6)), [Hunk(4, 6, 4, 5)], 8, 7)
+        [Hunk(start=2, stop=4, begin=2, end=4), Hunk(start=4, stop=6, begin=4, end=5), Hunk(start=6, stop=7, ...)]
+    """
+    everything: list[Hunk] = []
+    at, new_at = 0, 0
+    for hunk in (*found, Hunk(length, length, new_length, new_length)):
+        before, after = old.within(at, hunk.start), within(spans, new_at, hunk.begin)
+        if before != after:
+            # Where an odd number of edges lies to the left, one of the two is trusted and the other is not.
+            edges = sorted({e for span in before for e in span} ^ {e for span in after for e in span})
+            pairs = zip(edges[::2], edges[1::2], strict=True)
+            everything += [Hunk(at + a, at + b, new_at + a, new_at + b) for a, b in pairs]
+        everything.append(hunk)
+        at, new_at = hunk.stop, hunk.end
+    return everything[:-1]
+
+
 def _differing(found: list[Hunk], full_text: str, spans: Spans, held: EncodedText) -> list[Hunk]:
     """The hunks of a text, with what is the same and is trusted in another way."""
     if not spans and not held.untrusted:
         return found
-    return held.untrusted.differing(spans, found, len(held.table), len(full_text))
+    return trusted_otherwise(held.untrusted, spans, found, len(held.table), len(full_text))
 
 
 def _change_of(hunk: Hunk, full_text: str, spans: Spans) -> Change:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -14,6 +15,7 @@ from attrs import asdict
 import toktier
 from toktier import replay
 from toktier.errors import ToktierError
+from toktier.router import GPU
 from toktier.tokenizer import Tokenizer
 
 try:
@@ -24,7 +26,16 @@ try:
     from toktier.bench import measuring, plan, plot, report, serve_report, serving
     from toktier.campaign.commands import reproduce, verify
     from toktier.inspection import inspection, overview, relation, shown, visible
-    from toktier.terminal import Failure, load, plain_console, read, with_pattern, with_tokenizer
+    from toktier.terminal import (
+        INTERRUPTED,
+        Failure,
+        comparisons_printed,
+        load,
+        plain_console,
+        read,
+        with_pattern,
+        with_tokenizer,
+    )
     from toktier.view.command import view
 except ModuleNotFoundError as missing:
     package = str(missing.name).partition(".")[0]
@@ -44,6 +55,9 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader of a pipe has seen enough, which click knows how to take
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("Stopped.", err=True)
+            ctx.exit(INTERRUPTED)  # 1 means that ids differ
         except ToktierError as error:
             raise Failure(str(error)) from error
         except OSError as error:
@@ -82,7 +96,7 @@ main.add_command(view)
 @click.option(
     "--compare",
     is_flag=True,
-    help="Compare engines with the reference first, up to half a minute each, if not done yet.",
+    help="Compare engines with the reference first, ten to twenty seconds each, if not done yet.",
 )
 @with_pattern
 def inspect(source: str, as_json: bool, compare: bool, pattern: str | None) -> None:
@@ -103,9 +117,8 @@ def inspect(source: str, as_json: bool, compare: bool, pattern: str | None) -> N
       toktier inspect qwen.tiktoken --pattern qwen
     """  # noqa: D301
     tok = load(source, pattern)
-    if compare:
-        click.echo("comparing engines with the reference, unless that was done before ...", err=True)
-    report = tok.report(compare=compare)
+    with comparisons_printed():
+        report = tok.report(compare=compare)
     if as_json:
         click.echo(json.dumps(inspection(tok, report)))
         return
@@ -144,7 +157,7 @@ def encode(
     add_special_tokens: bool,
     pattern: str | None,
 ) -> None:
-    """Encode TEXT, a file, or what comes in on the standard input.
+    """Encode TEXT, a file, or what comes in on the standard input (no TEXT, or -).
 
     The text is taken as it is: a line break at its end counts. Pieces show a space as ␣. SOURCE is a
     tokenizer.json, a directory with one, a rank file, the id of a repository on the Hugging Face hub, or
@@ -162,7 +175,7 @@ def encode(
     if cuts and add_special_tokens:
         raise click.UsageError("--add-special-tokens is for a whole text, --cuts for its parts: give one of them")
     tok = load(source, pattern)
-    text = read(file) if text is None else text
+    text = read(file) if text is None or text == "-" else text
     if add_special_tokens:
         parts = [tok.encode(text, add_special_tokens=True)]
     else:
@@ -227,17 +240,21 @@ def demo(source: str, *, file: str | None, characters: int | None, as_json: bool
     sessions = replay.sessions(file, characters)
     turns = replay.watched(tok, sessions)
     rows = replay.summarize(turns)
-    mismatches = sum(row.mismatches for row in rows)
+    mismatches, engines = sum(row.mismatches for row in rows), sorted({turn.engine for turn in turns})
     if as_json:
-        facts = {"tokenizer": source, "digest": tok.family.digest, "reason": tok.family.reason}
+        facts = {"tokenizer": source, "digest": tok.family.digest, "reason": tok.family.reason, "engines": engines}
         numbers = {"sessions": len(sessions), "turns": len(turns), "mismatches": mismatches}
         click.echo(json.dumps(facts | numbers | {"rows": [asdict(row) for row in rows]}))
     else:
         console = plain_console()
         console.print(replay.measurements(rows))
         differ = f"{mismatches} of {len(turns)} turns differ from a full encode: please report this."
-        same = f"{len(turns)} turns, each with exactly the ids of a full encode."
+        same = f"{len(turns)} turns, each with exactly the ids of a full encode, by {' and '.join(engines)}."
         console.print(Text(differ, "bold red") if mismatches else Text(same, "green"))
+        reasons = tok.report().engines.items()
+        if waiting := [name for name, why in reasons if why.startswith("not compared") and name != GPU]:
+            told = [source, "--compare", *(("--pattern", pattern) if pattern else ())]
+            console.print(shown(f"Faster, once compared ({' and '.join(waiting)}): toktier inspect {shlex.join(told)}"))
         if not tok.family.supported:
             console.print(shown(f"Every turn was a full encode, as there are no certified cuts: {tok.family.reason}"))
     sys.exit(1 if mismatches else 0)
@@ -284,7 +301,7 @@ def bench(
     if as_plot:
         plot.new_figure(1, 1)  # before minutes are spent
     wanted = plan.QUICK if quick else plan.FULL
-    text = plan.library_text(wanted.contexts[-1] + wanted.fresh) if file is None else read(file)
+    text = replay.library_text(wanted.contexts[-1] + wanted.fresh) if file is None else read(file)
     measure(source, load(source, pattern), text, wanted, as_json=as_json, as_plot=as_plot)
 
 
@@ -309,7 +326,7 @@ def serve(
       toktier bench serve --tokenizer path/to/tokenizer.json
       toktier bench serve --quick --bursts
     """  # noqa: D301
-    text = plan.library_text(8_000_000)
+    text = replay.library_text(8_000_000)
     offer(source, load(source, pattern), text, sessions, bursts=bursts, quick=quick, as_json=as_json)
 
 

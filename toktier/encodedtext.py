@@ -236,7 +236,7 @@ class EncodedText:
     def _may_stand_behind(self, before: str, after: str, seam: int) -> bool:
         """Whether the ids behind a seam stay what they are when other text, or none, comes to stand before it."""
         if self._family.prefixed and (before == "") != (seam == 0):
-            return False  # one of the two is the begin of a text, and has a prefix
+            return False  # one of the two is the beginning of a text, and has a prefix
         return not before or self._family.is_pair(before, after)
 
     def replaced(self, changes: Sequence[Change]) -> tuple[EncodedText, Patch]:

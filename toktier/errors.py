@@ -107,7 +107,7 @@ class InvalidReproduction(ToktierError, ValueError):
 
     Example:
         >>> import pathlib, tempfile
-        >>> from toktier.reproduction import Reproduction
+        >>> from toktier.campaign.reproduction import Reproduction
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = pathlib.Path(folder, "reproduction.json")
         ...     _ = file.write_text('{"format": 9}')

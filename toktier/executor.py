@@ -9,13 +9,15 @@ optimality of the shortest remaining processing time discipline", 1968), with ag
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import queue
 import threading
 import time
 import weakref
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from attrs import define, field
 
@@ -27,6 +29,21 @@ AGEING = 10_000_000
 
 LEAST = 1 << 14
 """Characters that are worth a call, whatever the engine: of a batch of many short texts, several go together."""
+
+
+PATIENCE = 5.0
+"""Seconds for which the end of the interpreter waits for chunks that are being encoded."""
+
+Ticket: TypeAlias = "list[bool]"
+"""Has something in it for as long as the thread that serves it counts as busy."""
+
+Tickets: TypeAlias = "queue.SimpleQueue[tuple[Callable[[Ticket], None], Ticket] | None]"
+
+
+def _locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 @define(eq=False)
@@ -42,7 +59,19 @@ class _Job:
     begun: int = 0
     finished: int = 0
     error: BaseException | None = None
-    done: threading.Event = field(factory=threading.Event)
+    is_done: bool = False
+    _done: threading.Lock = field(factory=_locked)
+    """No event: what a signal's handler raises in one can leave its lock held, and this is one instruction."""
+
+    def wait(self) -> None:
+        """Waits until it is done."""
+        self._done.acquire()
+
+    def finish(self) -> None:
+        """Lets the caller go. Whoever calls has the lock of the executor."""
+        if not self.is_done:
+            self.is_done = True
+            self._done.release()
 
     def urgency(self) -> float:
         """Least is served first."""
@@ -95,8 +124,10 @@ class Executor:
         self._lock = threading.Lock()
         self._waiting: list[_Job] = []
         """Those with chunks that nobody has begun."""
-        self._busy = 0
-        self._threads: ThreadPoolExecutor | None = None
+        self._busy = self._started = 0
+        # No pool of threads of the standard library: an interrupt in its locks, which are Python, would wedge it.
+        self._tickets: Tickets = queue.SimpleQueue()
+        weakref.finalize(self, self._tickets.put, None).atexit = False  # handlers may encode to the very end
 
     def encode(self, engine: Engine, chunks: Sequence[str]) -> list[Ids]:
         """The ids of chunks, in order; the caller waits for them.
@@ -122,7 +153,7 @@ class Executor:
         try:
             if not self._engage():
                 self._work_off(job)
-            job.done.wait()
+            job.wait()
         except BaseException:  # a signal handler's: nobody waits for the rest
             self._withdraw(job)
             raise
@@ -134,27 +165,52 @@ class Executor:
         return self._cores if len(self._waiting) == 1 else max(1, self._cores - 1)
 
     def _engage(self) -> bool:
-        """Makes as many threads busy as there should be; whether there is any."""
+        """Makes as many threads busy as there should be; whether that could be done."""
+        while True:
+            ticket: Ticket = []
+            try:
+                with self._lock:
+                    if not self._waiting or self._busy >= self._limit():
+                        return True
+                    self._busy += 1
+                    ticket.append(True)
+                    is_short = self._started < self._busy
+                if is_short:
+                    self._start()
+                self._tickets.put((self._work, ticket))
+            except BaseException as error:
+                with self._lock:
+                    self._give_up(ticket)  # it may be in the queue all the same, for a thread that comes to be free
+                if isinstance(error, RuntimeError):  # no threads, or the interpreter is about to end
+                    return False
+                raise  # of a signal's handler
+
+    def _start(self) -> None:
+        """Starts one more thread; raises RuntimeError if there can be none at all."""
+        # A daemon: it waits for tickets until the interpreter ends, and _settle() for what it is at work on then.
+        thread = threading.Thread(target=_serve, args=(self._tickets,), name="toktier chunks", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._started:
+                raise
+        else:
+            with self._lock:
+                self._started += 1
+
+    def _give_up(self, ticket: Ticket) -> None:
+        """Makes the thread of a ticket busy no more, once."""
+        if ticket:
+            self._busy -= 1  # before the call, behind which a signal may come
+            ticket.clear()
+
+    def _work(self, ticket: Ticket) -> None:
         while True:
             with self._lock:
-                if not self._waiting or self._busy >= self._limit():
-                    return True
-                self._busy += 1
-                self._threads = self._threads or ThreadPoolExecutor(self._cores, "toktier chunks")
-            ticket = [True]
-            try:
-                self._threads.submit(self._work, ticket)
-            except RuntimeError:  # no more threads, or the interpreter is about to end
-                with self._lock:
-                    ticket.clear()  # it may be in the queue all the same, for a thread that comes to be free
-                    self._busy -= 1
-                    return self._busy > 0
-
-    def _work(self, ticket: list[bool]) -> None:
-        while ticket:
-            with self._lock:
+                if not ticket:
+                    return
                 if not self._waiting or self._busy > self._limit():
-                    self._busy -= 1
+                    self._give_up(ticket)
                     return
                 job = min(self._waiting, key=_Job.urgency)
                 some = self._taken(job)
@@ -185,11 +241,20 @@ class Executor:
             if job.error is not None and job in self._waiting:
                 self._waiting.remove(job)
             if job.error is not None or job.finished == len(job.chunks):
-                job.done.set()
+                job.finish()
 
     def _withdraw(self, job: _Job) -> None:
         with self._lock, contextlib.suppress(ValueError):
             self._waiting.remove(job)
+
+
+def _serve(tickets: Tickets) -> None:
+    """Serves one ticket after the other, until the executor is gone."""
+    while (item := tickets.get()) is not None:
+        work, ticket = item
+        work(ticket)
+        del item, work, ticket  # nobody is to keep an executor that nobody uses
+    tickets.put(None)  # for the other threads
 
 
 def usable_cores() -> int:
@@ -200,6 +265,17 @@ def usable_cores() -> int:
 
 
 _executors: weakref.WeakSet[Executor] = weakref.WeakSet()
+
+
+def _settle() -> None:
+    """At the end of the interpreter: no thread is to be in the middle of a library."""
+    until = time.monotonic() + PATIENCE
+    for executor in list(_executors):
+        while executor._busy and time.monotonic() < until:
+            time.sleep(0.001)
+
+
+atexit.register(_settle)
 
 
 def _renew_all() -> None:

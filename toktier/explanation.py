@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Explanation(dict[str, Any]):
@@ -15,6 +16,14 @@ class Explanation(dict[str, Any]):
 
     def __str__(self) -> str:
         return f"{self['call']}: {self['why']}"
+
+    def found(self, what: str, met: str | None) -> Explanation:
+        """The same, and what a store met when it looked for a session or a text."""
+        return Explanation(self | {"met": met, "why": f"{what} {met}; {self['why']}"})
+
+
+Account: TypeAlias = Callable[[], Explanation]
+"""An explanation that is made when somebody asks for it."""
 
 
 class Step(NamedTuple):

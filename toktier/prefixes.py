@@ -46,10 +46,6 @@ class PrefixIndex(Generic[Name]):
         self._secret = secrets.token_bytes(32)
         self._names: dict[bytes, dict[Name, None]] = {}
 
-    def __len__(self) -> int:
-        """The number of digests."""
-        return len(self._names)
-
     def digests(self, text: str, salt: str) -> list[bytes]:
         """The 128-bit digests of a text's prefixes of doubling lengths, in ascending order."""
         found = []

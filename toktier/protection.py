@@ -11,9 +11,7 @@ nearest certified cuts bound what the reference must encode: no added token lies
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 
 import numpy as np
 
@@ -25,7 +23,7 @@ from toktier.engines.special import Counted, SpecialAsText
 from toktier.families.family import Family
 from toktier.families.probing import DiskCache
 from toktier.planner import CutPlanner, parts
-from toktier.untrusted import Span, Spans, merged, within
+from toktier.untrusted import Span, Spans, within
 
 BARRIER = "\ud800"
 """Takes the place of an untrusted character where added tokens are looked for: it is in no token."""
@@ -67,8 +65,7 @@ class Protection:
         if special and not reference.special_is_text:
             self._as_text: SpecialAsText = reference.special_as_text(definition, cache)
             self._special = Finder(special)
-            self._contents = [(literal.content, len(literal.content)) for literal in special]
-            self._longest = max(size for _, size in self._contents)
+            self._longest = max(len(literal.content) for literal in special)
             # The library looks for those that are not normalized first, and for the others in what is left.
             raw = [literal for literal in definition.literals if not literal.normalized]
             others = [literal for literal in definition.literals if literal.normalized]
@@ -88,17 +85,44 @@ class Protection:
             >>> protection.is_forged("<|im_end|>", ((9, 10),)), protection.is_forged("<|im_end|>!", ((10, 11),))
             (True, False)
         """
+        return next(self._occurrences(text, untrusted), None) is not None
+
+    def forged(self, text: str, untrusted: Spans) -> Spans:
+        """Where special tokens stand that do not lie in the trusted part of a text as a whole, ascending.
+
+        Those that overlap are one place. Those that touch are two: there may be a cut between them, and later another
+        text.
+
+        Args:
+            text: A valid text, or a part of one between certified cuts.
+            untrusted: The spans ``(start, stop)`` of its untrusted characters, half-open; ascending and apart.
+        """
+        places = list[Span]()
+        for begin, end in sorted(self._occurrences(text, untrusted)):
+            if places and begin < places[-1][1]:
+                places[-1] = places[-1][0], max(end, places[-1][1])
+            else:
+                places.append((begin, end))
+        return tuple(places)
+
+    def counted(self, text: str, untrusted: Spans) -> list[Counted]:
+        """The special tokens of a text that count, ascending; arguments as for :meth:`forged`."""
         if self._special is None:
-            return False
+            return []
+        return self._counted(self._barred(text, untrusted, self.forged(text, untrusted)))
+
+    def _occurrences(self, text: str, untrusted: Spans) -> Iterator[Span]:
+        """Where special tokens stand that have an untrusted character, of several that begin at a place the longest."""
+        if self._special is None:
+            return
         search = self._special.search
         for start, stop in untrusted:
             at, end = max(start - self._longest + 1, 0), stop + self._longest - 1
             # The longest that begins at a place is found: if it does not reach the span, none there does.
             while (found := search(text, at, end)) is not None and found.start() < stop:
                 if found.end() > start:
-                    return True
+                    yield found.span()
                 at = found.start() + 1
-        return False
 
     def encode(self, text: str, untrusted: Spans, engine: Engine, *, continuation: bool = False) -> Ids:
         """The ids of a text; uint32, shape (tokens,).
@@ -120,7 +144,7 @@ class Protection:
         """
         if not self.is_forged(text, untrusted):
             return self._ordinary(text, engine, continuation=continuation)
-        forged = self._forged(text, untrusted)
+        forged = self.forged(text, untrusted)
         barred = self._barred(text, untrusted, forged)
         encoded, at = list[Ids](), 0
         for start, stop in self._bounded(text, forged):
@@ -135,8 +159,7 @@ class Protection:
 
     def encode_with_special_tokens(self, text: str, untrusted: Spans) -> Ids:
         """The ids of a whole text with what the tokenizer's own post-processor makes of them."""
-        counted = self._counted(self._barred(text, untrusted, self._forged(text, untrusted)))
-        return self._as_text.encode(text, counted, add_special_tokens=True)
+        return self._as_text.encode(text, self.counted(text, untrusted), add_special_tokens=True)
 
     def encode_parts(self, texts: Sequence[str], untrusted: Spans, engine: Engine, *, continuation: bool) -> list[Ids]:
         """The ids of each of some parts that a text was cut into; see :meth:`CutPlanner.encode_parts`.
@@ -168,17 +191,6 @@ class Protection:
             return self._as_text.encode(text, counted)
         moved = [Counted(start + len(lead), stop + len(lead), id) for start, stop, id in counted]
         return self._as_text.encode(lead + text, moved)[len(self._as_text.encode(lead, [])) :]
-
-    def _forged(self, text: str, untrusted: Spans) -> Spans:
-        """Where special tokens stand that have untrusted characters; what overlaps or touches is one."""
-        found = list[Span]()
-        for content, size in self._contents:
-            at = text.find(content)
-            while at >= 0:
-                if _meets(untrusted, at, at + size):
-                    found.append((at, at + size))
-                at = text.find(content, at + 1)
-        return merged(sorted(found))
 
     def _barred(self, text: str, untrusted: Spans, forged: Spans) -> str:
         """The text with a barrier in the place of each untrusted character of a forged occurrence."""
@@ -217,9 +229,3 @@ class Protection:
                     at += len(part)  # noqa: PLW2901
             stretches = left
         return sorted(found)
-
-
-def _meets(spans: Spans, start: int, stop: int) -> bool:
-    """Whether a part of the text has a character of some spans."""
-    k = bisect_left(spans, stop, key=itemgetter(0))
-    return k > 0 and spans[k - 1][1] > start

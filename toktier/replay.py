@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import tokenizers
 from attrs import evolve, frozen
 
 from toktier.errors import InvalidTranscript
@@ -90,6 +89,7 @@ class Turn:
         seconds: The operation, with its patch applied to the front end's own list of ids.
         full_seconds: The reference library encoding the whole text into a list of ids.
         exact: Whether the two lists are equal.
+        engine: What encoded.
     """
 
     operation: str
@@ -99,6 +99,7 @@ class Turn:
     seconds: float
     full_seconds: float
     exact: bool
+    engine: str
 
 
 @frozen
@@ -188,15 +189,12 @@ def replay(tok: Tokenizer, transcript: Sequence[Request]) -> Iterator[Turn]:
         end = time.perf_counter()
 
         new = len(text) - len(before)
-        turn = Turn(operation, len(text), new, len(expected), done - start, end - done, ids == expected)
+        turn = Turn(
+            operation, len(text), new, len(expected), done - start, end - done, ids == expected, session.engine.name
+        )
     if turn is not None:
         # Reading session.ids at every turn would make the next one copy them, which this front end has no use for.
         yield evolve(turn, exact=turn.exact and session.text == text and session.ids.tolist() == ids)
-
-
-def reference_of(tok: Tokenizer) -> tokenizers.Tokenizer:
-    """The reference library's own tokenizer; where tiktoken is the reference, what decodes and does nothing else."""
-    return tok.reference.tokenizer
 
 
 def rendered(before: str, operation: str, request: Request) -> str:
@@ -211,7 +209,7 @@ def rendered(before: str, operation: str, request: Request) -> str:
 def summarize(turns: Sequence[Turn]) -> list[Row]:
     """Turns by context size, in ascending order: each row has contexts about twice as long as those of the row before.
 
-    >>> turns = [Turn("append", 100 * n, 100, 30 * n, 1e-5, 1e-4 * n, True) for n in range(1, 9)]
+    >>> turns = [Turn("append", 100 * n, 100, 30 * n, 1e-5, 1e-4 * n, True, "memo") for n in range(1, 9)]
     >>> [(row.characters, row.turns) for row in summarize(turns)]
     [(100, 1), (200, 1), (350, 2), (650, 4)]
     """
@@ -304,7 +302,7 @@ def read_lines(file: str | os.PathLike[str], read: Callable[[dict[str, Any]], Re
 
     Args:
         file: A file with a JSON object on each line.
-        read: Takes the object of a line; what is not of the form makes it raise.
+        read: Takes the object of a line; what is not of the form makes it raise, with a ValueError if it says why.
         form: What a line has to be, in an error.
 
     Raises:
@@ -317,18 +315,25 @@ def read_lines(file: str | os.PathLike[str], read: Callable[[dict[str, Any]], Re
             try:
                 found.append(read(json.loads(line)))
             except UnicodeDecodeError as error:
-                raise InvalidTranscript(f"{os.fspath(file)}: line {number} is not UTF-8: {error.reason}") from None
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                raise InvalidTranscript(
-                    f"{os.fspath(file)}: line {number} is not {form} ({type(error).__name__}: {error})"
-                ) from None
+                wrong = f"UTF-8: {error.reason}"
+            except json.JSONDecodeError as error:
+                wrong = f"JSON: {error.msg} at character {error.pos}; each line is a session"
+            except ValueError as error:  # of the reader
+                wrong = f"{form}: {error}"
+            except KeyError as error:
+                wrong = f"{form}: there is no {error}"
+            except (TypeError, AttributeError, RecursionError):
+                wrong = form
+            else:
+                continue
+            raise InvalidTranscript(f"{os.fspath(file)}: line {number} is not {wrong}")
     return found
 
 
 def _message(entry: dict[str, object]) -> Message:
     role, content = entry["role"], entry.get("content") or ""
     if not isinstance(role, str) or not isinstance(content, str):
-        raise TypeError(f"role is {type(role).__name__}, content is {type(content).__name__}")
+        raise ValueError(f"role is {type(role).__name__}, content is {type(content).__name__}")
     return Message(role, content)
 
 
@@ -360,6 +365,17 @@ def library_session() -> Iterator[Message]:
         call = json.dumps({"name": "read_file", "arguments": {"path": file, "first": line, "last": last}})
         yield Message("assistant", f"Next I read {file} from line {line} on.\n<tool_call>\n{call}\n</tool_call>")
         yield Message("user", f"<tool_response>\n{portion}</tool_response>")
+
+
+def library_text(length: int) -> str:
+    """The transcript of :func:`library_session`, up to some length; shorter if there is no more."""
+    parts, total = [], 0
+    for message in library_session():
+        parts.append(message.chatml())
+        total += len(parts[-1])
+        if total >= length:
+            break
+    return "".join(parts)[:length]
 
 
 def _portions(folder: pathlib.Path) -> Iterator[tuple[str, int, str]]:

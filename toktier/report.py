@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from toktier.families.family import Family
+
 
 @frozen
 class Report:
@@ -41,6 +43,12 @@ class Report:
     sync_pairs: int
     auto: str
     engines: dict[str, str]
+
+    @classmethod
+    def of(cls, family: Family, engines: dict[str, str], auto: str) -> Report:
+        """The report of a family and the engines that serve it."""
+        facts = family.digest, family.supported, family.reason, family.definition.stages, family.atoms
+        return cls(*facts, family.sync_pairs, auto, engines)
 
     def __str__(self) -> str:
         lines = [f"digest     {self.digest}"]

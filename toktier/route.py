@@ -68,11 +68,19 @@ class Demotions:
                 self.changes += 1
 
     def restore(self, digest: str, name: str) -> None:
-        """Trusts an engine again."""
+        """Trusts an engine again, also one that raised too often."""
         with self._lock:
-            if self._why.pop((digest, name), None) is not None:
-                for route in self._of(digest, name):
+            self._why.pop((digest, name), None)
+            for route in self._of(digest, name):
+                if route.demoted:
                     route.restore()
+            self.changes += 1
+
+    def give_up(self, route: Route, reason: str) -> None:
+        """Gives an engine no more texts; ``"auto"`` is another one from now on. What it gave before stays trusted."""
+        with self._lock:
+            if not route.demoted:
+                route.give_up(reason)
                 self.changes += 1
 
     def _of(self, digest: str, name: str) -> list[Route]:
@@ -109,6 +117,7 @@ class Route:
         "__weakref__",
         "_engine",
         "_family",
+        "_forgiven",
         "_is_guarded",
         "_reference",
         "_replaced",
@@ -135,7 +144,7 @@ class Route:
         self._family = family
         self.digest = None if family is None else family.digest
         self.epoch = 0
-        self._replaced = 0
+        self._replaced = self._forgiven = 0
         self._texts_before: int | None = None
         """How many there were when it was demoted."""
         self._served = engine, reason
@@ -166,11 +175,11 @@ class Route:
         if self._is_guarded is not None and not text.isascii() and self._is_guarded(text):
             self.guarded += 1
             return self._reference.encode(text)
+        engine = self._engine
         try:
-            return self._engine.encode(text)
+            return engine.encode(text)
         except BaseException as error:
-            self._note(error, [text])
-            return self._reference.encode(text)
+            return self._in_its_place(engine, error, text)
 
     def encode_batch(self, texts: Sequence[str], *, continuation: bool = False) -> list[Ids]:
         """The ids of several texts."""
@@ -226,35 +235,59 @@ class Route:
 
     def demote(self, why: str) -> None:
         """Gives the engine no more texts, and trusts nothing that it gave."""
-        self._texts_before = self.texts
-        self._engine = self._reference
-        self.reason = f"demoted: {why}"
+        self._replace(f"demoted: {why}")
         # Last: a session that notes it meanwhile has ids of the reference.
         self.epoch += 1
+
+    def give_up(self, reason: str) -> None:
+        """Gives the engine no more texts."""
+        self._replace(reason)
 
     def restore(self) -> None:
         """Trusts the engine again."""
         self._replaced, self._texts_before = self.replaced, None
         self._engine, self.reason = self._served
-        self.failed = 0
+        self._forgiven = self.failed
 
     def _encoded(self, texts: Sequence[str]) -> list[Ids]:
         self.texts += len(texts)
+        engine = self._engine
         try:
-            return self._engine.encode_batch(texts)
+            return engine.encode_batch(texts)
         except BaseException as error:
-            self._note(error, texts)
-            return self._reference.encode_batch(texts)
+            if not contained(error) or engine is self._reference:
+                raise
+            failed, encoded = self.failed, [self._alone(text) for text in texts]
+            if self.failed == failed:
+                self._note(error)  # on none of them alone: the batch counts as one
+            return encoded
 
-    def _note(self, error: BaseException, texts: Sequence[str]) -> None:
-        if not contained(error):
+    def _alone(self, text: str) -> Ids:
+        """The ids of one text of several on which the engine raised."""
+        text, engine = valid_text(text), self._engine
+        if engine is self._reference:
+            self._replaced += 1  # it was given up in the middle of them
+        try:
+            return engine.encode(text)
+        except BaseException as error:
+            return self._in_its_place(engine, error, text)
+
+    def _in_its_place(self, engine: Engine, error: BaseException, text: str) -> Ids:
+        """What the reference gives for a text on which an engine raised, unless that is the reference."""
+        if not contained(error) or engine is self._reference:
             raise error
-        for text in texts:
-            valid_text(text)  # what is no text is no failure of the engine
+        ids = self._reference.encode(valid_text(text))
+        self._note(error)  # after it: what the reference cannot encode is no failure of the engine
+        return ids
+
+    def _note(self, error: BaseException) -> None:
         if not self.failed:
             logger.warning("engine %s raised %r: the reference answers in its place", self.name, error)
-        self.failed += len(texts)
-        if self.failed >= FAILURES and self._engine is not self._reference:
-            logger.warning("engine %s raised on %d texts and is given no more", self.name, self.failed)
-            self.reason = f"given no more texts, since it raised on {self.failed}; before, {self.reason}"
-            self._engine = self._reference
+        self.failed += 1
+        if self.failed - self._forgiven >= FAILURES and not self.demoted:
+            logger.warning("engine %s raised on %d texts and is given no more", self.name, FAILURES)
+            demotions.give_up(self, f"given no more texts, since it raised on {FAILURES}; before, {self._served[1]}")
+
+    def _replace(self, reason: str) -> None:
+        self._texts_before = self.texts
+        self._engine, self.reason = self._reference, reason

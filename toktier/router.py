@@ -137,7 +137,8 @@ class Router:
         offload = route.engine
         assert isinstance(offload, Offload)
         if any(route.fallback(text) for text in texts):
-            return offload.gpu.uploaded(route.encode_batch(texts))
+            offload.check()  # before all of them are encoded
+            return offload.uploaded(route.encode_batch(texts))
         return offload.encode_on_device(texts)
 
     def routes(self) -> list[Route]:

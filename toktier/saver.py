@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import queue
 import threading
 import time
 import weakref
@@ -50,19 +52,21 @@ class Saver:
         for it, and what a demoted engine gave is not put after the archive was cleared of that."""
         self._doomed: set[Key] = set()
         """What was forgotten while the archive was busy: not found any more, and removed as soon as that works."""
-        self._closing, self._wake = threading.Event(), threading.Event()
+        self._wake: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """Wakes the thread up, with whether it is to end. No event, whose lock an interrupt could leave held."""
         self._thread: threading.Thread | None = None
 
     def look_after(self, shelf: Shelf) -> None:
         """Saves what is idle or has to go, from now on until it is closed or the shelf is gone."""
         # A daemon: whoever wants everything saved before the process ends calls close().
-        arguments = weakref.ref(shelf), weakref.ref(self), self._closing, self._wake
+        arguments = weakref.ref(shelf), weakref.ref(self), self._wake
         self._thread = threading.Thread(target=_work, args=arguments, name="toktier saver", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """Has the thread look now at what has to go."""
-        self._wake.set()
+        if self._wake.empty():
+            self._wake.put(False)
 
     def save(self, entry: Entry, shelf: Shelf) -> None:
         """Saves a session, if that is needed and works. The caller holds its lock."""
@@ -105,6 +109,9 @@ class Saver:
 
     def remove(self, key: Key) -> None:
         """Forgets a saved session."""
+        if not self._archive.works:  # nothing is read from it any more, by this store
+            logger.warning("session %r is forgotten here, and may still be in the file, which was given up", key.name)
+            return
         with self._lock:
             self._doomed.add(key)
         self._remove_doomed()
@@ -121,8 +128,7 @@ class Saver:
 
     def close(self, shelf: Shelf) -> None:
         """Saves everything, and closes the archive."""
-        self._closing.set()
-        self._wake.set()
+        self._wake.put(True)
         if self._thread is not None:
             self._thread.join()
         try:
@@ -147,18 +153,20 @@ class Saver:
     def _remove_doomed(self) -> None:
         for key in self._doomed.copy():
             with self._writing:
-                if key in self._doomed and self._archive.remove(_bytes(key.salt), str(key.name)):
-                    with self._lock:
-                        self._doomed.discard(key)
+                if key not in self._doomed:
+                    continue
+                if not self._archive.remove(_bytes(key.salt), str(key.name)):
+                    return  # each of the others would wait as long
+                with self._lock:
+                    self._doomed.discard(key)
 
 
-def _work(
-    shelf: weakref.ref[Shelf], saver: weakref.ref[Saver], closing: threading.Event, wake: threading.Event
-) -> None:
+def _work(shelf: weakref.ref[Shelf], saver: weakref.ref[Saver], wake: queue.SimpleQueue[bool]) -> None:
     tidied = time.monotonic()
-    while not closing.is_set():
-        wake.wait(IDLE / 5)
-        wake.clear()
+    while True:
+        with contextlib.suppress(queue.Empty):
+            if wake.get(timeout=IDLE / 5):
+                return
         alive, at_work = shelf(), saver()
         if alive is None or at_work is None:
             return

@@ -25,7 +25,7 @@ Seam = tuple[int, int]
 
 
 class Seams:
-    """The seams of a text in ascending order. The first is the begin of the text, ``(0, 0)``; its end is none.
+    """The seams of a text in ascending order. The first is the beginning of the text, ``(0, 0)``; its end is none.
 
     Example:
         >>> seams = Seams()
@@ -75,7 +75,7 @@ class Seams:
         A seam between two others that are within SPACING of one another is dropped, so that there are never many.
 
         Args:
-            kept: How many seams stay at the begin.
+            kept: How many seams stay at the beginning.
             rest: The index of the first that stays behind them.
             seams: What comes between.
             shift: By how many characters the ones behind move.

@@ -83,7 +83,7 @@ class ServedText:
         return sys.getsizeof(self) + self.held.nbytes
 
     def common_prefix(self, text: str) -> int:
-        """How many characters at its begin the text has in common with another."""
+        """How many characters at its beginning the text has in common with another."""
         return self.held.table.common_prefix(text)
 
     def begin(self, text: str) -> None:

@@ -11,7 +11,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import SupportsIndex, TypeVar
+from typing import NoReturn, SupportsIndex, TypeVar
 
 from toktier.engines.base import Engine, Ids
 from toktier.errors import SessionInUse, SessionTorn
@@ -31,11 +31,12 @@ T = TypeVar("T")
 class Session:
     """The ids of one text that grows and changes, always equal to the reference's for the whole text.
 
-    ``append`` and ``edit`` cost as much as the change, whatever the length of the text; ``update`` reads the text once,
-    at the speed of a memory comparison. An operation that raises leaves the session as it was. What a signal handler
-    raises may also come right after the change; in the middle of it, as when memory runs out there, the session
-    gives no ids any more rather than wrong ones (:class:`toktier.errors.SessionTorn`). What a session has handed out
-    never changes. A session is for one thread at a time: a call that finds another thread at work in it raises.
+    ``append`` and ``edit`` encode what changed, whatever the length of the text (an edit also moves the ids behind it,
+    in memory); ``update`` reads the text once, at the speed of a memory comparison. An operation that raises leaves the
+    session as it was. What a signal handler raises may also come right after the change; in the middle of it, as when
+    memory runs out there, the session gives no ids any more rather than wrong ones
+    (:class:`toktier.errors.SessionTorn`). What a session has handed out never changes. A session is for one thread at a
+    time: a call that finds another thread at work in it raises.
 
     On a tokenizer without certified cuts (``tok.family.reason`` says why) everything works, by encoding in full.
 
@@ -73,7 +74,7 @@ class Session:
 
     def __init__(self, tok: Tokenizer, text: str = "", *, engine: str | Engine = "auto") -> None:
         if not isinstance(tok, Tokenizer):
-            raise TypeError(f"tok must be a toktier.Tokenizer, not a {type(tok)}: toktier.load() makes one")
+            raise TypeError(f"tok must be a toktier.Tokenizer, not a {type(tok).__name__}: toktier.load() makes one")
         if not isinstance(engine, (str, Engine)):
             raise TypeError(f"engine must be a name or a toktier.engines.base.Engine, not {engine!r}")
         if getattr(engine, "digest", None) not in {None, tok.family.digest}:
@@ -249,7 +250,7 @@ class Session:
             What changed of the ids.
 
         Raises:
-            TypeError: The text is not a string, or the spans are none.
+            TypeError: The text is not a string, or ``untrusted`` is not a sequence of spans.
             IndexError: A span does not lie in the text.
             InvalidText: The text has a lone surrogate.
             EngineFailure: The reference library cannot encode the text.
@@ -371,11 +372,13 @@ class Session:
         finally:
             self._busy.release()
 
-    def __copy__(self) -> Session:
-        return self.fork()
+    __copy__ = fork
 
     def __deepcopy__(self, memo: object) -> Session:
         return self.fork()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Session is not pickled: send its to_bytes(), of which Session.from_bytes() makes one")
 
     def _looked_up(self, look: Callable[[], T]) -> T:
         """What can be looked at without waiting, unless another thread is in the middle of a change."""

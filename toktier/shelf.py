@@ -231,7 +231,7 @@ class Shelf:
 
         Args:
             entry: Whose session it is.
-            unchanged: Characters at the begin of its text that are as before.
+            unchanged: Characters at the beginning of its text that are as before.
             text: All of it.
         """
         digests = entry.digests

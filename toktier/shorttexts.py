@@ -6,12 +6,14 @@ import sys
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
 
 import numpy as np
 
 from toktier.engines.base import UINT32, Engine, Ids, checked
-from toktier.explanation import Explanation
+from toktier.explanation import Account, Explanation, Step, explained
 from toktier.route import demotions
 from toktier.tokenizer import Tokenizer
 from toktier.untrusted import Spans
@@ -35,10 +37,10 @@ class ShortTexts:
     Example:
         >>> import toktier
         >>> short = ShortTexts(toktier.load("toktier-mini"), "memo", 1 << 20, 3600.0)
-        >>> print(short.encode("Hello", "", ())[1])
-        full: text started; all of 5 characters encoded by memo; ... ms
-        >>> print(short.remembered("Hello", "", ())[1])
-        full: text repeated; none of 5 characters encoded
+        >>> print(short.encode("Hello", "", ())[1]())
+        full: text started; all of 5 characters encoded by memo; 3 ids replace 0; ... ms
+        >>> print(short.remembered("Hello", "", ())[1]())
+        full: text repeated; nothing of 5 characters had to be encoded; 0 ids replace 0; ... ms
     """
 
     def __init__(self, tok: Tokenizer, engine: str | Engine, max_bytes: int, ttl: float) -> None:
@@ -53,16 +55,15 @@ class ShortTexts:
         """Bytes that they are taken to hold."""
         return self._bytes
 
-    def encode(self, text: str, salt: str, spans: Spans) -> tuple[Ids, Explanation]:
-        """The ids of a text that is not remembered, and an account of that.
+    def encode(self, text: str, salt: str, spans: Spans) -> tuple[Ids, Account]:
+        """The ids of a text that is not remembered, and an account of that, for whoever asks for it.
 
         Args:
             text: The text.
             salt: Whose it is.
             spans: Its untrusted characters.
         """
-        tok = self._tok
-        engine = tok.engine(self._engine) if isinstance(self._engine, str) else self._engine
+        tok, engine = self._tok, self._encoding()
         began, trusted = perf_counter_ns(), self._demotions()
         if spans:
             known = tok.protection.encode(text, spans, engine).tobytes()
@@ -81,11 +82,11 @@ class ShortTexts:
                 self._bytes += _size(salt, text, spans, known)
             while self._bytes > self._max_bytes and self._ids:
                 self._drop_oldest()
-        how = f"all of {len(text):,} characters encoded by {engine.name}; {took / 1e6:,.3f} ms"
-        return ids, _explanation("started", text, len(text), how)
+        return ids, partial(_account, "started", len(text), len(ids), lambda: engine, took)
 
-    def remembered(self, text: str, salt: str, spans: Spans) -> tuple[Ids, Explanation] | None:
+    def remembered(self, text: str, salt: str, spans: Spans) -> tuple[Ids, Account] | None:
         """The same of a text that is remembered; None of another one."""
+        began = perf_counter_ns()
         self._look_for_demotions()
         self.expire()
         with self._lock:
@@ -94,8 +95,11 @@ class ShortTexts:
                 return None
             self._ids[salt, text, spans] = known[0], time.monotonic()
             self._ids.move_to_end((salt, text, spans))
-        how = f"none of {len(text):,} characters encoded"
-        return np.frombuffer(known[0], UINT32), _explanation("repeated", text, 0, how)
+        ids = np.frombuffer(known[0], UINT32)
+        return ids, partial(_account, "repeated", len(text), 0, self._encoding, perf_counter_ns() - began)
+
+    def _encoding(self) -> Engine:
+        return self._tok.engine(self._engine) if isinstance(self._engine, str) else self._engine
 
     def expire(self) -> None:
         """Forgets what was not asked for for too long."""
@@ -129,8 +133,7 @@ def _size(salt: str, text: str, spans: Spans, ids: bytes) -> int:
     return OVERHEAD + sys.getsizeof(salt) + sys.getsizeof(text) + SPAN * len(spans) + len(ids)
 
 
-def _explanation(met: str, text: str, encoded: int, how: str) -> Explanation:
-    windows = [[0, encoded]] if encoded else []
-    return Explanation(
-        call="full", met=met, characters=len(text), encoded=encoded, windows=windows, why=f"text {met}; {how}"
-    )
+def _account(met: str, characters: int, ids: int, engine: Callable[[], Engine], took: int) -> Explanation:
+    windows = [(0, characters)] if met == "started" and characters else []
+    step = Step("full", windows, 0, 0, ids, took)
+    return explained(step, characters, engine().name, fallback=None).found("text", met)

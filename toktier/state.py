@@ -37,7 +37,7 @@ class State:
     Attributes:
         text: Its text.
         ids: The ids of that; uint32, shape (ids,).
-        positions: The seams, in characters from the begin of the text, ascending from 0; int64, shape (seams,).
+        positions: The seams, in characters from the beginning of the text, ascending from 0; int64, shape (seams,).
         counts: How many ids are left of each; int64, shape (seams,).
         untrusted: Where untrusted characters begin and end, by turns; ascending, int64, shape (2 * spans,).
     """

@@ -149,7 +149,7 @@ class SessionStore:
             untrusted: Spans ``(start, stop)`` of characters, half-open, that may be no part of a special token: where
                 one stands there, it is text. All others are trusted.
             patch: Whether to return the patch as well, which says what changed since the last call for this session,
-                also if nobody waited for what that returned.
+                including calls whose caller was cancelled.
 
         Returns:
             The ids, read-only; uint32, shape (ids,). They never change. With ``patch``, also the patch. Where the store
@@ -213,7 +213,7 @@ class SessionStore:
         """
         text = self._checked(text, session, salt, patch=patch)
         spans = checked_spans(untrusted, len(text))
-        if spans and not self._tok.heeds_untrusted:  # what does has to be made once, which takes a while
+        if spans and not self._tok.heeds_untrusted:  # made once, which takes a while
             await self._pool().submit(functools.partial(self._tok.untrusted_spans, spans, len(text)))
         if session is None:
             if len(text) < SHORTEST and (known := self._remembered(text, salt, spans)) is not None:
@@ -236,7 +236,7 @@ class SessionStore:
             return self._threads
 
     def forget(self, session: str, *, salt: str = "") -> None:
-        """Drops a session, in memory and on disk, if there is one.
+        """Drops a session, in memory and on disk, if there is one. What a file that was given up has is logged.
 
         Args:
             session: Its name.
@@ -321,18 +321,21 @@ class SessionStore:
 
         Raises:
             OSError: Some could not be saved: the file was given up, or is kept busy by another process.
+            RuntimeError: The store is closed.
 
         Example:
             >>> import toktier
             >>> toktier.SessionStore(toktier.load("toktier-mini")).flush()  # without a file there is nothing to do
         """
+        self._check_open()
         if self._saver is not None:
             self._saver.save_all(self._shelf)
-            left = self._shelf.usage().unsaved
-            if left and not self._saver.works:
-                raise OSError(f"{left} sessions are not saved: the file was given up, and the log says why")
-            if left:
-                raise OSError(f"{left} sessions are not saved: they are in use, or the file is kept busy; flush again")
+            if left := self._shelf.usage().unsaved:
+                busy, lost = (
+                    "they are in use, or the file is kept busy; flush again",
+                    "the file was given up, as the log says",
+                )
+                raise OSError(f"{left} sessions are not saved: {busy if self._saver.works else lost}")
 
     def close(self) -> None:
         """Saves what is to be saved, and closes the file; at the end of a ``with`` block too. An encode then raises.
@@ -386,9 +389,12 @@ class SessionStore:
         ids, self._sessions.latest = known
         return ids
 
-    def _checked(self, text: str, session: object, salt: object, *, patch: bool) -> str:
+    def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("the store is closed: make a new one, on the same path to go on with what was saved")
+
+    def _checked(self, text: str, session: object, salt: object, *, patch: bool) -> str:
+        self._check_open()
         check_names(session, salt)
         if patch and session is None:
             raise TypeError("a patch says what changed in a session: name one")

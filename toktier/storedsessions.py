@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from toktier.encodedtext import Change
 from toktier.engines.base import Engine, Ids
 from toktier.errors import StateMismatch
-from toktier.explanation import Explanation
+from toktier.explanation import Account, Explanation
 from toktier.patch import Patch
 from toktier.route import demotions
 from toktier.saver import Saver
@@ -49,7 +49,7 @@ class StoredSessions:
         self._tok, self._engine, self._saver = tok, engine, saver
         self._numbers = itertools.count()
         self.shelf = Shelf(max_bytes, ttl, self._save)
-        self.latest: Key | Explanation | None = None
+        self.latest: Key | Account | None = None
 
     def named(self, key: Key, text: str, spans: Spans) -> tuple[Ids, Patch]:
         """The ids of a text, by way of the session of a name, and what changed since its last call."""
@@ -105,16 +105,14 @@ class StoredSessions:
             key: The session that it was for. Not given: it is the last call of all.
         """
         latest = self.latest if key is None else key
-        if isinstance(latest, Explanation):
-            return latest
         if latest is None:
             return Explanation(call="none", met=None, why="there was no call yet")
+        if not isinstance(latest, Key):
+            return latest()
         with self.shelf.holding(latest) as entry, nullcontext() if entry is None else entry.lock:
             if entry is None or entry.session is None:
-                return Explanation(call="none", met=None, why=f"there is no session {latest.name!r} in memory")
-            explanation = entry.session.explain()
-            why = f"session {entry.met}; {explanation['why']}"
-            return Explanation(explanation | {"met": entry.met, "why": why})
+                return Explanation(call="none", met=None, why=f"no session {latest.name!r} with this salt is in memory")
+            return entry.session.explain().found("session", entry.met)
 
     def _bring(self, entry: Entry, text: str, spans: Spans, kind: str) -> tuple[Ids, Patch]:
         """Brings a session to a text. The caller holds its lock."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import logging
+import os
 import pathlib
 import sys
+from collections.abc import Iterator
 
 import click
 from rich.console import Console
 
 import toktier
+from toktier.engines import admission
 from toktier.errors import InvalidDefinition
 from toktier.inspection import shown
 from toktier.tokenizer import Tokenizer
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as of shells."""
 
 
 class Failure(click.ClickException):
@@ -53,13 +61,40 @@ def load(source: str, pattern: str | None = None) -> Tokenizer:
         raise Failure(f"--{str(error).replace('=', '', 1)}") from error
 
 
+class _Printed(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            click.echo(shown(f"{record.getMessage()} ..."), err=True)
+        except Exception:  # whatever it is, it is no fault of the engine that is compared
+            self.handleError(record)
+
+
+@contextlib.contextmanager
+def comparisons_printed() -> Iterator[None]:
+    """Prints each comparison of an engine that begins meanwhile, on the standard error stream."""
+    logger, handler = logging.getLogger(admission.__name__), _Printed(logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
 def read(file: str | None) -> str:
     """The text of a file or of the standard input, with its line breaks as they are.
+
+    Args:
+        file: Its name; ``-`` or none for the standard input.
 
     Raises:
         Failure: It is not UTF-8.
         OSError: The file cannot be read.
     """
+    if file == "-":
+        file = None
     data = pathlib.Path(file).read_bytes() if file is not None else sys.stdin.buffer.read()
     try:
         return data.decode()
@@ -70,6 +105,17 @@ def read(file: str | None) -> str:
             f"{file or 'standard input'}: not UTF-8: {error.reason} at byte {error.start}; convert it first, with iconv"
             f" -f {like} -t UTF-8"
         ) from None
+
+
+def without_folder(word: str) -> str:
+    """A word; of one that is a path, the last part.
+
+    Example:
+        >>> without_folder("/home/me/tokenizer.json"), without_folder("Qwen/Qwen3-8B")
+        ('tokenizer.json', 'Qwen/Qwen3-8B')
+    """
+    is_path = os.path.isabs(word) or os.path.exists(word)
+    return (is_path and pathlib.PurePath(word).name) or word
 
 
 with_pattern = click.option(

@@ -20,7 +20,7 @@ from toktier.planner import LONG, CutPlanner
 from toktier.protection import Protection
 from toktier.report import Report
 from toktier.route import Route, demotions
-from toktier.router import NAMES, Router
+from toktier.router import GPU, NAMES, Router
 from toktier.untrusted import Spans, checked_spans
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Tokenizer:
 
     @property
     def heeds_untrusted(self) -> bool:
-        """Whether :attr:`protection` was made already, so that it costs nothing."""
+        """Whether :attr:`protection` was made already."""
         return isinstance(self._protection, Protection)
 
     def untrusted_spans(self, untrusted: Iterable[Sequence[int]], length: int) -> Spans:
@@ -144,7 +144,7 @@ class Tokenizer:
             A new array, uint32, shape (tokens,).
 
         Raises:
-            TypeError: The text is not a string, or the spans are none.
+            TypeError: The text is not a string, or ``untrusted`` is not a sequence of spans.
             IndexError: A span does not lie in the text.
             InvalidText: The text has a lone surrogate.
             EngineFailure: The reference library cannot encode the text.
@@ -204,7 +204,9 @@ class Tokenizer:
         return encoded
 
     def encode_on_device(self, texts: Sequence[str]) -> OnDevice:
-        """The ids of several texts on a GPU, for who needs them there: see :mod:`toktier.gpu`.
+        """The ids of several texts on a GPU, for code that needs them there: see :mod:`toktier.gpu`.
+
+        No verifier looks at them, since they never leave the device.
 
         Args:
             texts: Any texts; one request to the device, however short they are.
@@ -230,18 +232,26 @@ class Tokenizer:
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of str, not one str")
+        began = perf_counter_ns()
         checked = [_valid(number, text) for number, text in enumerate(texts)]
-        return self._router.encode_on_device(checked)
+        there = self._router.encode_on_device(checked)
+        self._count(GPU, checked, began)
+        return there
 
     def _done(self, engine: Engine, texts: list[str], encoded: list[Ids], began: int, untrusted: Spans = ()) -> None:
-        """Takes note of a call."""
-        size = sum(map(len, texts))
-        path = "full" if size < LONG else "planned"
-        self.meter.count(path, engine.name, size, size, perf_counter_ns() - began)
+        """Takes note of a call, and offers its ids to who watches."""
+        path = self._count(engine.name, texts, began)
         if (watcher := self.meter.watcher) is not None:
             for text, ids in zip(texts, encoded, strict=True):
                 if watcher.is_due(len(text)):
-                    watcher.offer(path, engine, len(text), text.__str__, ids, untrusted=untrusted)
+                    # A copy: what the caller does with the ids must not look like a fault of the engine.
+                    watcher.offer(path, engine, len(text), text.__str__, ids.copy(), untrusted=untrusted)
+
+    def _count(self, engine: str, texts: list[str], began: int) -> str:
+        size = sum(map(len, texts))
+        path = "full" if size < LONG else "planned"
+        self.meter.count(path, engine, size, size, perf_counter_ns() - began)
+        return path
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, skip_special_tokens: bool = True) -> str:
         """The text of ids, as the reference decodes them.
@@ -268,8 +278,8 @@ class Tokenizer:
     def engine(self, name: str = "auto") -> Engine:
         """The engine of a name, to be given to sessions or used by itself.
 
-        ``"auto"`` is the fastest one that is known to serve this tokenizer, and takes no time. One that is asked for by
-        name and was never compared with the reference on this machine is compared now: ten to twenty seconds.
+        ``"auto"`` is the fastest one that is known to serve this tokenizer; the first call makes it. One that is asked
+        for by name and was never compared with the reference on this machine is compared now: ten to twenty seconds.
 
         Args:
             name: ``"auto"``, ``"gpu"``, ``"gigatoken"``, ``"tiktoken"``, ``"memo"`` or ``"reference"``.
@@ -320,7 +330,7 @@ class Tokenizer:
         demotions.demote(self.family.digest, engine, why)
 
     def restore(self, engine: str) -> None:
-        """Trusts an engine again that was demoted; nothing, if it was not.
+        """Trusts an engine again that was demoted, or raised too often; nothing, if it serves.
 
         Args:
             engine: Its name.
@@ -386,15 +396,5 @@ class Tokenizer:
             >>> toktier.load("toktier-mini").report().engines["reference"]
             'admitted: it is the definition of correct'
         """
-        family = self.family
         engines = self._router.reasons(compare=compare)
-        return Report(
-            digest=family.digest,
-            supported=family.supported,
-            reason=family.reason,
-            stages=family.definition.stages,
-            atoms=family.atoms,
-            sync_pairs=family.sync_pairs,
-            auto=self._router.auto().name,
-            engines=engines,
-        )
+        return Report.of(self.family, engines, self._router.auto().name)

@@ -15,8 +15,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from toktier.difference import Hunk
-
 Span: TypeAlias = tuple[int, int]
 """From a character up to another one, which is not in it any more."""
 
@@ -64,7 +62,7 @@ def is_text(special: Special) -> bool:
 
 
 def within(spans: Spans, start: int, stop: int) -> Spans:
-    """What of some spans lies in a part of the text, counted from its begin.
+    """What of some spans lies in a part of the text, counted from its beginning.
 
     >>> within(((2, 6), (7, 9)), 4, 8)
     ((0, 2), (3, 4))
@@ -116,7 +114,7 @@ class Untrusted:
         return _paired(self._edges)
 
     def within(self, start: int, stop: int) -> Spans:
-        """Those in a part of the text, counted from its begin."""
+        """Those in a part of the text, counted from its beginning."""
         edges = self._edges
         if not edges or start == stop:
             return ()
@@ -129,7 +127,7 @@ class Untrusted:
         return _paired(inside)
 
     def around(self, left: int, change: tuple[int, int, int, Spans], right: int) -> Spans:
-        """Those in a part of the text as it will be, counted from its begin.
+        """Those in a part of the text as it will be, counted from its beginning.
 
         Args:
             left: Where the part begins.
@@ -185,31 +183,6 @@ class Untrusted:
     def nbytes(self) -> int:
         """Bytes held, the room for growth included."""
         return self._edges.__sizeof__()
-
-    def differing(self, spans: Spans, found: list[Hunk], length: int, new_length: int) -> list[Hunk]:
-        """The hunks of a text, and the stretches between them that are trusted in another way from now on.
-
-        Args:
-            spans: What is untrusted in the new text.
-            found: Where it differs from the old one, in order.
-            length: Characters of the old text.
-            new_length: Characters of the new one.
-
-        Example:
-            >>> Untrusted(((0, 4),)).differing(((0, 2), (5, 6)), [Hunk(4, 6, 4, 5)], 8, 7)
-            [Hunk(start=2, stop=4, begin=2, end=4), Hunk(start=4, stop=6, begin=4, end=5), Hunk(start=6, stop=7, ...)]
-        """
-        everything: list[Hunk] = []
-        at, new_at = 0, 0
-        for hunk in (*found, Hunk(length, length, new_length, new_length)):
-            before, after = self.within(at, hunk.start), within(spans, new_at, hunk.begin)
-            if before != after:
-                # Where an odd number of edges lies to the left, one of the two is trusted and the other is not.
-                edges = sorted({e for span in before for e in span} ^ {e for span in after for e in span})
-                everything += [Hunk(at + a, at + b, new_at + a, new_at + b) for a, b in _paired(edges)]
-            everything.append(hunk)
-            at, new_at = hunk.stop, hunk.end
-        return everything[:-1]
 
 
 def _paired(edges: Sequence[int]) -> Spans:

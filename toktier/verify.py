@@ -25,10 +25,10 @@ from attrs import evolve, frozen
 
 from toktier.campaign.operations import Kind, Program, cut, encode
 from toktier.campaign.programs import Problem, in_words, reference_ids, run
+from toktier.campaign.reproduction import Reproduction
 from toktier.campaign.shrinking import shrink_program
 from toktier.campaign.verification import SHRINKING, made_again, not_made_again
 from toktier.engines.base import Engine, Ids, contained
-from toktier.reproduction import Reproduction
 from toktier.route import Route
 from toktier.tokenizer import Tokenizer
 from toktier.untrusted import Spans

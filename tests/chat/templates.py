@@ -44,8 +44,8 @@ REASONING = """
         {%- if message.reasoning_content %}
             {%- set thought = message.reasoning_content %}
         {%- elif '</think>' in content %}
-            {%- set content = message.content.split('</think>')[-1].lstrip('\n') %}
-            {%- set thought = message.content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+            {%- set before, mark, after = content.rpartition('</think>') %}
+            {%- set content, thought = after.lstrip('\n'), before.split('<think>')[-1].strip('\n') %}
         {%- endif %}
         {%- if loop.index0 > ns.last and thought %}
             {{- '<|im_start|>assistant\n<think>\n' + thought.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}
@@ -67,13 +67,17 @@ REASONING = """
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}
 """
 
-HEADERS = (
-    "{% set loop_messages = messages %}{% for message in loop_messages %}"
-    "{% set content = '<|im_start|>' + message['role'] + '<|im_end|>\n\n' + message['content'] | trim +"
-    " '<|endoftext|>' %}"
-    "{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_end|>\n\n' }}{% endif %}"
-)
+HEADERS = """
+{{- bos_token }}
+{%- for message in messages %}
+    {%- set header = '<|im_start|>' ~ message.role ~ '<|im_end|>' %}
+    {%- set body %}{{ message.content | trim }}{{ '<|endoftext|>' }}{% endset %}
+    {{- header ~ '\n\n' }}{{- body }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>%s<|im_end|>\n\n' % 'assistant' }}
+{%- endif %}
+"""
 
 INSTRUCTIONS = """
 {%- if messages[0]['role'] == 'system' %}

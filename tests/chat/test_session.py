@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,7 +34,7 @@ def agent(turns: int) -> list[dict[str, Any]]:
 def test_each_turn_gives_the_ids_of_a_full_encode_and_a_patch_for_a_copy(name: str) -> None:
     reference = material.reference("toktier-mini")
     chat = ChatSession(TOK, ChatTemplate(all_templates()[name], SPECIAL))
-    copy = list[int]()
+    ids = list[int]()
     messages = agent(6)
     for end in range(2, len(messages) + 1):
         for prompt in (True, False):
@@ -40,9 +42,9 @@ def test_each_turn_gives_the_ids_of_a_full_encode_and_a_patch_for_a_copy(name: s
                 patch = chat.update(messages[:end], add_generation_prompt=prompt)
             except TemplateFailure:
                 continue
-            patch.apply(copy)
-            assert copy == chat.tolist() == chat.ids.tolist() == reference(chat.text)
-    assert len(chat) == len(copy) > 50
+            patch.apply(ids)
+            assert ids == chat.tolist() == chat.ids.tolist() == reference(chat.text)
+    assert len(chat) == len(ids) > 50
 
 
 def test_only_what_changed_is_encoded_when_reasoning_goes_and_tools_move() -> None:
@@ -71,10 +73,11 @@ def test_a_call_that_raises_leaves_the_session_as_it_was() -> None:
         assert (chat.text, chat.tolist(), chat.session.untrusted) == before
 
 
-def test_a_fork_goes_its_own_way() -> None:
+@pytest.mark.parametrize("fork", [ChatSession.fork, copy.copy, copy.deepcopy])
+def test_a_fork_goes_its_own_way(fork: Callable[[ChatSession], ChatSession]) -> None:
     chat = ChatSession(TOK, STYLES["chatml"])
     chat.update(CONVERSATIONS["one"], special="text")
-    other = chat.fork()
+    other = fork(chat)
     assert other.template is chat.template
     before = chat.text, chat.tolist(), chat.session.untrusted
     other.update([*CONVERSATIONS["one"], said("assistant", "<|im_end|>")], special="text")

@@ -230,12 +230,12 @@ class HostQueue:
     _device: HostDevice
 
     def write(self, target: Memory, source: npt.NDArray[Any]) -> None:
-        """Copies to the begin of an array."""
+        """Copies to the beginning of an array."""
         octets = source.reshape(-1).view(np.uint8)
         target.bytes[: octets.size] = octets
 
     def read(self, target: npt.NDArray[Any], source: Memory) -> None:
-        """Copies from the begin of an array."""
+        """Copies from the beginning of an array."""
         if not target.flags.c_contiguous:
             raise ValueError("what is read to must be contiguous")
         octets = target.reshape(-1).view(np.uint8)
@@ -268,7 +268,8 @@ class HostDevice:
     name: str = field(default="the processor", init=False)
     library: Library = field(init=False)
     _arrays: weakref.WeakSet[Memory] = field(factory=weakref.WeakSet, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    # A bucket may be finalized in the middle of a look, and then looks itself.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.library = Library.at(compiled(self.source))

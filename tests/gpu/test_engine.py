@@ -261,6 +261,18 @@ def too_much(counter: Any) -> None:
     raise TooMuch
 
 
+def test_a_bucket_that_was_given_back_is_not_dropped_for_an_error_of_the_host(
+    tok: toktier.Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = engine_of(tok, comparing.device())
+    monkeypatch.setattr(encoder, "_refuse_overflow", too_much)
+    monkeypatch.setattr(gpu, "host", None)
+    for _ in range(2 * pool.MOST):
+        with pytest.raises(AttributeError):
+            gpu.encode_batch(TEXTS)
+        assert sum(map(len, gpu._pool._there.values())) == len(gpu._pool._free) == 1
+
+
 def test_without_memory_the_processor_encodes(
     tok: toktier.Tokenizer, failing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,6 +415,10 @@ def test_what_is_not_trusted_to_the_device_is_copied_there(with_a_device: None) 
     route.demote("an example")
     route.engine.gpu.encode_on_device = None  # type: ignore[attr-defined]
     assert on_device(tok.encode_on_device(TEXTS)) == expected(tok, TEXTS)
+    assert tok.meter.calls()["full", "gpu"].calls == 1
+    route.engine.trouble = "the device is lost"  # type: ignore[attr-defined]
+    with pytest.raises(toktier.EngineFailure, match="lost"):
+        tok.encode_on_device(TEXTS)
     with pytest.raises(TypeError, match="not one str"):
         tok.encode_on_device("text")
     with pytest.raises(toktier.InvalidText, match=r"texts\[1\]"):

@@ -15,7 +15,7 @@ from tests.integrations.wrapping import LONG, Pair, assert_equal, calls, facts, 
 from toktier.integrations import reuse
 from toktier.integrations.encodings import affixes
 from toktier.integrations.transformers import REUSE, wrap
-from toktier.integrations.watching import agree
+from toktier.integrations.watching import disagreement
 
 pytestmark = pytest.mark.usefixtures("shared_registry")
 
@@ -152,14 +152,24 @@ def test_added_tokens_that_are_found_otherwise_once_saved_are_left_to_the_librar
 ) -> None:
     tokenizer = mini[0]
     tok = toktier.load(tokenizer)
-    assert agree(tokenizer.backend_tokenizer, tok)
+    assert disagreement(tokenizer.backend_tokenizer, tok) is None
     tokenizer.add_tokens(["cat sat"])
-    assert not agree(tokenizer.backend_tokenizer, tok)
-    monkeypatch.setattr(reuse, "agree", lambda backend, tok: False)
+    assert "found in another way" in str(disagreement(tokenizer.backend_tokenizer, tok))
+    monkeypatch.setattr(reuse, "disagreement", lambda backend, tok: "it has another")
     wrapped = wrap(tokenizer)
     assert_equal((tokenizer, wrapped), lambda each: each(LONG))
     assert sessions(wrapped) == 0
-    assert "found in another way" in caplog.text
+    assert "the library encodes for a wrapped tokenizer: it has another" in caplog.text
+
+
+def test_what_cannot_be_compared_with_its_saved_form_is_left_to_the_library(caplog: pytest.LogCaptureFixture) -> None:
+    backend = tokenizers.Tokenizer(models.WordLevel({"cat": 0, "sat": 1}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=backend)  # type: ignore[no-untyped-call]
+    wrapped = wrap(tokenizer)
+    assert "its saved form cannot be compared with it" in caplog.text
+    assert_equal((tokenizer, wrapped), lambda each: each("cat sat " * 300))
+    assert sessions(wrapped) == 0
 
 
 def test_encodings_that_are_asked_for_late_are_those_of_then() -> None:

@@ -92,7 +92,7 @@ def mapped(contributing: str) -> set[str]:
 
 def order(contributing: str) -> list[list[str]]:
     """The rooms in the order in which they may import one another, side by side those that stand together."""
-    (line,) = re.findall(r"^errors < .*$", contributing, re.MULTILINE)
+    (line,) = re.findall(r"^errors < [^`]*", contributing, re.MULTILINE)
     return [group.strip().split(", ") for group in line.split("<")]
 
 

@@ -14,7 +14,7 @@ NEEDLESS = (
     *("jinja2", "transformers", "huggingface_hub", "cupy", "gigatoken", "prometheus_client", "click", "rich"),
     *("toktier.chat", "toktier.store", "toktier.shelf", "toktier.saver", "toktier.archive", "toktier.prefixes"),
     *("toktier.cli", "toktier.view", "toktier.replay", "toktier.bench", "toktier.campaign", "toktier.integrations"),
-    *("toktier.verify", "toktier.reproduction", "toktier.metrics", "toktier.engines.battery"),
+    *("toktier.verify", "toktier.campaign.reproduction", "toktier.metrics", "toktier.engines.battery"),
     *("toktier.engines.tiktoken_reference", "toktier.families.formats.pair", "toktier.families.formats.ranked"),
     *("toktier.families.configuration", "toktier.gpu.engine", "toktier.gpu.encoder", "toktier.gpu.tables"),
 )

@@ -47,6 +47,27 @@ def test_a_file_becomes_a_page(folder: pathlib.Path) -> None:
     assert turn["stretch"]["text"] == "One line\r\nand another: é"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("toktier-mini", "text.txt", "--output", "./text.txt"), ("toktier-mini", "--session", "s", "--output", "s")],
+)
+def test_what_is_read_is_not_written_over(folder: pathlib.Path, arguments: tuple[str, ...]) -> None:
+    (folder / "s").write_bytes((folder / "sessions.jsonl").read_bytes())
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    result = run(*arguments)
+    assert (result.exit_code, "is what is read: give another name" in result.output) == (2, True)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_a_hyphen_is_the_standard_input_and_the_standard_output(folder: pathlib.Path) -> None:
+    result = run("toktier-mini", "-", "--output", "-", input="One line")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("<!DOCTYPE html>")
+    assert "<title>standard input, toktier-mini" in result.stdout
+    assert result.stderr.startswith("-: 8 characters")
+    assert not (folder / "-").exists()
+
+
 def test_the_standard_input_becomes_a_page_with_a_name_of_its_own(folder: pathlib.Path) -> None:
     assert run("toktier-mini", "--output", "piped.html", input="from a pipe").exit_code == 0
     assert data(folder / "piped.html")["turns"][0]["stretch"]["text"] == "from a pipe"
@@ -147,9 +168,11 @@ def test_what_does_not_go_together_is_said(folder: pathlib.Path, arguments: tupl
     [
         ("", "no messages to replay"),
         ('{"messages": []}', "no messages to replay"),
-        ("[1]", "line 1 is not"),
-        ('{"messages": [{"role": 7}]}', "role is no string"),
-        ('{"messages": ["Hi"]}', "line 1 is not"),
+        ("[1]", 'line 1 is not {"messages"'),
+        ('{"messages": [{"role": 7}]}', "a role is no string"),
+        ('{"messages": ["Hi"]}', "line 1 is not {"),
+        ('{"message": []}', "there is no 'messages'"),
+        ('{"messages": [', "line 1 is not JSON: Expecting value at character 14"),
         ('{"messages": [{"role": "assistant", "content": "Hi"}]}', "begins with an answer"),
         ('{"messages": [{"role": "user", "content": "Hi"}], "tools": 5}', "cannot be rendered: "),
         ('{"messages": [{"role": "user", "content": "Hi"}], "tools": ["f"]}', "cannot be rendered: "),

@@ -12,7 +12,6 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 import toktier
 from tests import builders, material, zoo
-from toktier.replay import reference_of
 from toktier.view.tokens import Finder, OtherIds, Places
 
 TEXT = "The naïve 👩‍👩‍👧 said: 'É, ça va?'\n\n  <|im_start|>中文 e\u0301 \u212b\t\x00 <|im_end|> end "
@@ -84,7 +83,7 @@ def test_bytes_of_byte_level_tokens_are_those_of_the_text(text: str) -> None:
 def test_places_by_bytes_are_those_of_the_library(text: str) -> None:
     tok = toktier.load("toktier-mini")
     _, found = places(tok, text)
-    offsets = reference_of(tok).encode(text, add_special_tokens=False).offsets
+    offsets = tok.reference.tokenizer.encode(text, add_special_tokens=False).offsets
     assert list(zip(found.starts.tolist(), found.stops.tolist(), strict=True)) == offsets
 
 

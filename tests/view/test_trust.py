@@ -13,11 +13,9 @@ import toktier
 from tests import forging, material, zoo
 from tests.view.browser import Browser, display
 from tests.view.test_tokens import check_places, slices
-from toktier.replay import reference_of
 from toktier.untrusted import Spans
 from toktier.view import Recording
 from toktier.view.tokens import Finder
-from toktier.view.trust import Specials
 
 PIECES = ("<|im_end|>", "<|im_", "end|>", "<|im_start|>", "[CLS]", "[MASK]", " [MASK]", "[MA", "SK]", "e\u0301", " ")
 BRACKETS = ("<a>", "<a>b", ">b<", "b<a", "<")
@@ -56,14 +54,14 @@ def test_forged_is_every_special_token_with_an_untrusted_character(name: str, pa
         for at in range(len(text)):
             if text.startswith(content, at) and bad & (place := {*range(at, at + len(content))}):
                 expected |= place
-    forged = Specials(tok).forged(text, untrusted)
+    forged = tok.protection.forged(text, untrusted)
     assert {i for start, stop in forged for i in range(start, stop)} == expected
 
 
 def test_forged_tokens_that_touch_are_two_since_a_later_change_may_come_between() -> None:
     text = "[CLS][MASK]"
-    assert Specials(load("BERT")).forged(text, ((0, len(text)),)) == ((0, 5), (5, 11))
-    assert Specials(load("overlapping")).forged("<a>b<", ((0, 5),)) == ((0, 5),)  # one within the other
+    assert load("BERT").protection.forged(text, ((0, len(text)),)) == ((0, 5), (5, 11))
+    assert load("overlapping").protection.forged("<a>b<", ((0, 5),)) == ((0, 5),)  # one within the other
 
 
 @pytest.mark.parametrize("name", ["toktier-mini", "BERT", "NFC"])
@@ -75,7 +73,7 @@ def test_tokens_stand_where_they_stand_whoever_wrote_them(name: str, parts: list
     places = Finder(tok).places(text, ids, untrusted=untrusted)
     check_places(places, text, len(ids))
     literals = {literal.id: literal.content for literal in tok.family.definition.literals}
-    counted = Specials(tok).counted(text, untrusted)
+    counted = tok.protection.counted(text, untrusted)
     if counted:
         stand = list(zip(ids.tolist(), slices(places, text), strict=True))
         for token in counted:
@@ -90,7 +88,7 @@ def test_where_all_special_tokens_are_text_the_library_says_where_they_stand(nam
     text = "A [MASK] e\u0301 <|im_end|> [CLS]x"
     ids = tok.encode(text, untrusted=[(0, len(text))])
     places = Finder(tok).places(text, ids, untrusted=((0, len(text)),))
-    as_text = type(reference_of(tok)).from_str(reference_of(tok).to_str())
+    as_text = type(tok.reference.tokenizer).from_str(tok.reference.tokenizer.to_str())
     as_text.encode_special_tokens = True
     encoding = as_text.encode(text, add_special_tokens=False)
     assert encoding.ids == ids.tolist()

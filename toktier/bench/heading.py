@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import toktier
+from toktier.terminal import without_folder
 
 PACKAGES = ("tokenizers", "tiktoken", "gigatoken", "fastokens", "numpy")
 
@@ -70,17 +71,6 @@ def command(words: Sequence[str], module: str | None) -> str:
             continue
         shown.append(f"{option}={without_folder(value)}" if equals else without_folder(word))
     return f"{program} {shlex.join(shown)}".rstrip()
-
-
-def without_folder(word: str) -> str:
-    """A word; of one that is a path, the last part.
-
-    Example:
-        >>> without_folder("/home/me/tokenizer.json"), without_folder("Qwen/Qwen3-8B")
-        ('tokenizer.json', 'Qwen/Qwen3-8B')
-    """
-    is_path = os.path.isabs(word) or os.path.exists(word)
-    return (is_path and pathlib.PurePath(word).name) or word
 
 
 def processor() -> str:

@@ -45,7 +45,7 @@ class Call:
     """One call of a front end.
 
     Attributes:
-        at: When it arrives, in seconds from the begin.
+        at: When it arrives, in seconds from the beginning.
         session: The number of the session.
         version: How many times that was rebuilt before.
         start: Where its text begins in the text that all are parts of.

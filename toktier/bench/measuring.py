@@ -24,7 +24,6 @@ from toktier.engines.base import Engine, Ids
 from toktier.engines.reference import ReferenceEngine
 from toktier.errors import UnknownEngine
 from toktier.patch import Patch
-from toktier.replay import reference_of
 from toktier.router import PROCESSOR
 from toktier.session import Session
 from toktier.tokenizer import Tokenizer
@@ -129,7 +128,7 @@ class Bench:
         self._text = text
         self._used = plan.contexts[-1]
         self._source = random.Random(0)
-        self._truth_engine = ReferenceEngine(copy_of(reference_of(tok)))
+        self._truth_engine = ReferenceEngine(copy_of(tok.reference.tokenizer))
 
         self._engines: dict[str, Engine] = {}
         self._contenders: list[Contender] = []
@@ -177,7 +176,7 @@ class Bench:
     def _load(self) -> None:
         engines = {name: engine_of(self._tok, name) for name in PROCESSOR}
         self._engines = {name: engine for name, engine in engines.items() if not isinstance(engine, str)}
-        self._contenders, left_out = contenders(reference_of(self._tok))
+        self._contenders, left_out = contenders(self._tok.reference.tokenizer)
         self._left_out = {("toktier", name): why for name, why in engines.items() if isinstance(why, str)}
         self._left_out |= {("library", name): why for name, why in left_out.items()}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from toktier.errors import ToktierError
-from toktier.replay import library_session
 
 
 class NotMeasurable(ToktierError, ValueError):
@@ -114,14 +113,3 @@ FULL = Plan(contexts=(10_000, 100_000, 1_000_000, 4_400_000, 8_000_000), rounds=
 
 QUICK = Plan(contexts=(10_000, 100_000, 1_000_000), rounds=12)
 """A first look."""
-
-
-def library_text(length: int) -> str:
-    """The transcript of :func:`toktier.replay.library_session`, up to some length; shorter if there is no more."""
-    parts, total = [], 0
-    for message in library_session():
-        parts.append(message.chatml())
-        total += len(parts[-1])
-        if total >= length:
-            break
-    return "".join(parts)[:length]

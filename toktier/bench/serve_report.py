@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from toktier.bench.heading import heading, without_folder
+from toktier.bench.heading import heading
 from toktier.bench.report import duration
 from toktier.bench.serving import LIMITS, FrontEnd, Run, Trial, front_ends
+from toktier.terminal import without_folder
 
 FIRST = {"store": 100.0, "gigatoken": 50.0}
 """Calls a second at which the search begins, by the first word of a name; for all others SLOW."""

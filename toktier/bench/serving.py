@@ -22,7 +22,6 @@ from toktier.bench.contenders import REMEMBERING, Contender, contenders
 from toktier.bench.load import Board, Call, Load, generate, load
 from toktier.bench.measuring import engine_of
 from toktier.engines.base import Ids
-from toktier.replay import reference_of
 from toktier.router import PROCESSOR
 from toktier.store import SessionStore
 from toktier.tokenizer import Tokenizer
@@ -111,10 +110,8 @@ def front_ends(tok: Tokenizer, max_bytes: int) -> Iterator[FrontEnd]:
 
     yield FrontEnd(f"store, {engines[0]}", stored, remembers=True)
     for name in engines:
-        yield FrontEnd(
-            f"{name}, stateless", _stateless(tok.engine(name).encode), remembers=name in ("gigatoken", "memo")
-        )
-    for library in contenders(reference_of(tok))[0]:
+        yield FrontEnd(f"{name}, stateless", _stateless(tok.engine(name).encode), remembers=name in REMEMBERING)
+    for library in contenders(tok.reference.tokenizer)[0]:
         yield FrontEnd(f"{library.name} itself", _by_library(library), remembers=library.name in REMEMBERING)
 
 

@@ -14,22 +14,19 @@ import click
 from attrs import evolve
 from rich.text import Text
 
-from toktier.bench import plan
+from toktier import replay
 from toktier.campaign import exhaustive, report
+from toktier.campaign.reproduction import Reproduction, encodes_special_tokens, versions
 from toktier.campaign.verification import ONLY_ONCE, Campaign, admitted, counterexample
 from toktier.inspection import shown
-from toktier.reproduction import Reproduction, encodes_special_tokens, versions
 from toktier.router import NAMES
-from toktier.terminal import Failure, load, plain_console, read, with_pattern
+from toktier.terminal import INTERRUPTED, Failure, comparisons_printed, load, plain_console, read, with_pattern
 from toktier.tokenizer import Tokenizer
 
 CHARACTERS = 1_000_000
 """Of the text that is taken when no files are given."""
 
 QUARANTINE = "toktier-reproductions"
-
-INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells have it."""
 
 
 @click.command(short_help="Look for a difference from the reference.")
@@ -67,7 +64,7 @@ def verify(
     Checks the tokenizer's relation and engines with adversarial texts made from its own atoms and added tokens, with
     FILES (UTF-8; without any, with the text of the demo), and with sessions led through random operations. All of
     them take turns until the time is up, one turn at least. Engines that were never compared with the reference on
-    this machine are compared before that, which can take a minute and is not part of --seconds.
+    this machine are compared before that, ten to twenty seconds each, which is not part of --seconds.
 
     In the table, what fell back are texts that an engine left to the reference: their ids are right, and took longer.
 
@@ -86,7 +83,7 @@ def verify(
         raise click.UsageError("--seconds: give a number of seconds")
     if pathlib.Path(quarantine).exists() and not pathlib.Path(quarantine).is_dir():
         raise click.UsageError(f"--quarantine: {quarantine} is no folder")
-    texts = [text for file in files if (text := read(file))] if files else [plan.library_text(CHARACTERS)]
+    texts = [text for file in files if (text := read(file))] if files else [replay.library_text(CHARACTERS)]
     if not texts:
         raise click.UsageError(f"there is no text in {', '.join(files)}")
     if length == 1:
@@ -94,12 +91,10 @@ def verify(
     tok = load(source, pattern)
     if length is not None and not tok.family.supported:
         raise Failure(f"--exhaustive: there are no certified cuts, since {tok.family.reason}")
-    if not engines:
-        click.echo("comparing engines with the reference, unless that was done before ...", err=True)
-    names, left_out = (list(engines), dict[str, str]()) if engines else admitted(tok)
-    outcome = _checked(
-        source, tok, Campaign(tok, texts, names, seed), seconds=seconds, seed=seed, quarantine=quarantine
-    )
+    with comparisons_printed():
+        names, left_out = (list(engines), dict[str, str]()) if engines else admitted(tok)
+        campaign = Campaign(tok, texts, names, seed)
+    outcome = _checked(source, tok, campaign, seconds=seconds, seed=seed, quarantine=quarantine)
     outcome = evolve(outcome, left_out=left_out, given=sum(map(len, texts)))
     if length is not None and outcome.difference is None and not outcome.stopped:
         outcome = _enumerated(outcome, tok, length, quarantine)
@@ -120,7 +115,10 @@ def _checked(
 
 
 def _enumerated(outcome: report.Outcome, tok: Tokenizer, length: int, quarantine: str) -> report.Outcome:
-    found = report.enumerated(lambda proceed: exhaustive.enumerate_strings(tok, length or None, proceed=proceed))
+    try:
+        found = report.enumerated(lambda proceed: exhaustive.enumerate_strings(tok, length or None, proceed=proceed))
+    except KeyboardInterrupt:
+        return evolve(outcome, stopped=True)
     outcome = evolve(outcome, enumeration=found)
     for failure in reversed(found.failures):  # the shortest is the one that is shown
         difference = counterexample(tok, failure.text, failure.expected, failure.got)
@@ -129,7 +127,12 @@ def _enumerated(outcome: report.Outcome, tok: Tokenizer, length: int, quarantine
 
 
 def _saved(outcome: report.Outcome, difference: Reproduction, quarantine: str) -> report.Outcome:
-    return evolve(outcome, difference=_described(difference), file=difference.save(quarantine))
+    try:
+        file = difference.save(quarantine)
+    except OSError as error:
+        click.echo(shown(f"the difference cannot be saved: {error}"), err=True)
+        file = None
+    return evolve(outcome, difference=_described(difference), file=file)
 
 
 def _described(difference: Reproduction) -> str:
@@ -168,7 +171,8 @@ def reproduce(file: str, source: str | None) -> None:
     reproduction = Reproduction.load(file)
     tok = load(source) if source else reproduction.load_tokenizer(pathlib.Path(file).parent)
     if tok.family.digest != reproduction.digest:
-        raise Failure(f"{file} is of tokenizer {reproduction.digest[:12]}, and {source} is {tok.family.digest[:12]}")
+        other = source or "the definition saved beside it"
+        raise Failure(f"{file} is of tokenizer {reproduction.digest[:12]}, and {other} is {tok.family.digest[:12]}")
     console = plain_console()
     for line in _circumstances(reproduction, tok):
         console.print(shown(line), soft_wrap=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from toktier.campaign.exhaustive import Enumeration
+from toktier.campaign.reproduction import versions
 from toktier.campaign.verification import Campaign
 from toktier.inspection import visible
-from toktier.reproduction import versions
 
 if TYPE_CHECKING:
     import pathlib
@@ -45,7 +45,7 @@ class Outcome:
         left_out: Why other engines do not serve.
         enumeration: What the enumeration found; None when there was none.
         difference: What differs, in words; None when nothing does.
-        file: Where the first difference was saved.
+        file: Where the first difference was saved, if it could be.
         given: Characters of the files.
         stopped: Whether the user stopped it before the time was up.
     """
@@ -155,13 +155,14 @@ def left_on_the_table(found: Enumeration) -> str:
 def summary(outcome: Outcome) -> str:
     """What came of it, in a few words."""
     if outcome.difference is not None:
-        return f"DIFFERENT: {outcome.difference}\nsaved to {outcome.file}; to see it again:\n  {outcome.command}"
+        saved = "" if outcome.file is None else f"\nsaved to {outcome.file}; to see it again:\n  {outcome.command}"
+        return f"DIFFERENT: {outcome.difference}{saved}"
     found = f"No difference from the reference in {outcome.seconds:.0f} s; seed {outcome.seed}."
     read = {check: counts["characters"] for (check, engine), counts in outcome.counts.items() if engine is None}
-    if "files" in read and read["files"] < outcome.given:
+    if "files" in read and read["files"] < outcome.given and not outcome.stopped:
         share = read["files"] / outcome.given
         found += f" Time was enough for {share:.0%} of the files: give it more with --seconds."
-    return found + " It was stopped before its time." * outcome.stopped
+    return found + " It was stopped before its time was up." * outcome.stopped
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from attrs import define, evolve, field, frozen
 from toktier.campaign.checks import Check, checks, tally, turns
 from toktier.campaign.operations import Kind, Program, cut, encode
 from toktier.campaign.programs import Problem, Reference, in_words, reference_ids, run
+from toktier.campaign.reproduction import Reproduction
 from toktier.campaign.shrinking import shrink_program
 from toktier.engines.base import Engine, Ids
 from toktier.errors import UnknownEngine
-from toktier.reproduction import Reproduction
 from toktier.router import NAMES
 from toktier.tokenizer import Tokenizer
 
@@ -139,6 +139,8 @@ class Campaign:
             begun.add(id(check))
             yield check.name if check.engine is None else f"{check.name}, {check.engine}"
             if problem := self._problem(check, program):
+                made = program[: problem.number]
+                self.difference = Reproduction.of(self._tok, check.engine, made, problem)  # if somebody stops it now
                 yield "making the difference smaller"
                 self.difference = self._smallest(check, program, problem)
                 return
@@ -236,7 +238,7 @@ def counterexample(tok: Tokenizer, text: str, expected: Sequence[int], got: Sequ
 def admitted(tok: Tokenizer) -> tuple[list[str], dict[str, str]]:
     """The engines that serve a tokenizer, fastest first, and why the others do not.
 
-    Engines that were never compared with the reference on this machine are compared now, some seconds each.
+    Engines that were never compared with the reference on this machine are compared now, ten to twenty seconds each.
 
     Example:
         >>> import toktier

@@ -8,14 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from toktier.errors import InvalidTemplate, UnknownTemplate
-
-CONFIGURATION = "tokenizer_config.json"
+from toktier.families.configuration import NAMED_TOKENS
+from toktier.families.formats.finding import CONFIGURATION
 
 NAMED = "additional_chat_templates"
 """A folder with a template for each name, beside the one that is the default."""
-
-TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-"""The special tokens that every template knows by these names, if there are any."""
 
 DEFAULT = "default"
 
@@ -86,7 +83,7 @@ def special_tokens_in(directory: pathlib.Path) -> dict[str, str]:
     named = configuration.get("extra_special_tokens")
     if isinstance(named, Mapping):
         configuration |= named
-    names = [*TOKENS, *(name for name in configuration if name not in TOKENS and name.endswith("_token"))]
+    names = [*NAMED_TOKENS, *(name for name in configuration if name not in NAMED_TOKENS and name.endswith("_token"))]
     names += [name for name in named or () if name not in names] if isinstance(named, Mapping) else []
     found = {name: _content(configuration.get(name)) for name in names}
     return {name: content for name, content in found.items() if content is not None}

@@ -160,6 +160,8 @@ class ChatSession:
     def fork(self) -> ChatSession:
         """An independent session with the same state; ids and strings are shared until one of the two changes them.
 
+        ``copy.copy`` and ``copy.deepcopy`` do the same. The template is shared.
+
         Raises:
             SessionInUse: Another thread is at work in this session.
 
@@ -175,3 +177,8 @@ class ChatSession:
         other = ChatSession.__new__(ChatSession)
         other._session, other._template = self._session.fork(), self._template
         return other
+
+    __copy__ = fork
+
+    def __deepcopy__(self, memo: object) -> ChatSession:
+        return self.fork()

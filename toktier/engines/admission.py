@@ -109,7 +109,7 @@ def compared(
     cache: DiskCache,
     proceed: Callable[[], bool] = always,
 ) -> Evidence:
-    """The evidence for an engine and a family, which takes some seconds to gather and is kept in the cache.
+    """The evidence for an engine and a family, which takes ten to twenty seconds to gather and is kept in the cache.
 
     Args:
         suspect: The class of the engine.
@@ -126,7 +126,7 @@ def compared(
     def compute() -> dict[str, Any]:
         if not proceed():
             raise Interrupted
-        logger.info("comparing engine %s with the reference: some seconds, once for each machine", suspect.name)
+        logger.info("comparing engine %s with the reference: ten to twenty seconds, once per machine", suspect.name)
         probe = reference.probe(cache)
         comparison = Comparison(suspect(family, reference, probe), family, reference, probe, proceed)
         refused = comparison.run()

@@ -30,7 +30,7 @@ SCRIPTS = "{0}\n{0}a1{0}AB{0}{0}1{0} a{0}b'{0}s.{0}.\t{0}\n\n"
 """What the rest is put into besides."""
 
 AROUND_TOKENS = "a{0} {0}b\n{0}{0}1{0}.{0}\t{1} {0}{1}\n"
-"""What every added token is put into, with its begin as the second argument."""
+"""What every added token is put into, with its beginning as the second argument."""
 
 RANDOM_TEXTS = 4096
 """How many texts over the family's atoms, and over all of Unicode."""

@@ -35,6 +35,9 @@ BUDGET = 1 << 25
 LONG = 1 << 17
 """Characters from which on it is worth to let other threads run meanwhile: that way of calling takes 0.1 ms more."""
 
+PAUSE = 1.0
+"""Seconds for which everybody else may run before the next object is built in the place of another."""
+
 SPARES = 2
 """Objects for long texts, each of which takes some 50 MB: while they are at work, short texts have one of their own."""
 
@@ -47,8 +50,9 @@ class GigatokenEngine:
         reference: Whose definition the library is given, less its normalizers; encodes what is not normal.
         probe: Where the reference is asked whether a text is.
         budget: New characters after which its objects are replaced by others, which another thread builds. The library
-            keeps the interpreter to itself for as long as that takes: under half a second for 150,000 tokens, each.
-            The same happens once at the first long text.
+            keeps the interpreter to itself for as long as that takes, under half a second for 150,000 tokens; so they
+            are built one by one, with a pause between, in which one object alone serves long texts. At the first long
+            text, two are built at once.
 
     Raises:
         Inapplicable: The library is not installed, or refuses the definition.
@@ -163,8 +167,22 @@ class GigatokenEngine:
             backend = self._build(self._definition)
             with self._using:
                 self._backend = backend
-            if self._spares is not None:
-                self._spares = self._built_spares()  # those in use go when they are put back
-        finally:
             self._novelty = Novelty()
+            if self._spares is not None:
+                spares: queue.SimpleQueue[Any] = queue.SimpleQueue()
+                for _ in range(SPARES):
+                    _rest()
+                    spares.put(self._build(self._definition))
+                    self._spares = spares  # those of before go when they are put back
+        except BaseException:
+            self._novelty = Novelty()  # or each call would try it again
+            raise
+        finally:
             self._renewal.release()
+
+
+def _rest() -> None:
+    """Lets everybody else run for a while, unless the interpreter is about to end."""
+    until = time.monotonic() + PAUSE
+    while time.monotonic() < until and threading.main_thread().is_alive():
+        time.sleep(0.05)

@@ -239,7 +239,7 @@ def _first_hidden(content: str, special: Sequence[str]) -> str | None:
 
 
 NOTHING = json.dumps({"type": "Sequence", "normalizers": []})
-"""A normalizer that is none."""
+"""A normalizer that changes nothing."""
 
 
 def _alias(token: Literal, content: str) -> tokenizers.AddedToken:

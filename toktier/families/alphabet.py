@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -45,20 +45,6 @@ class Alphabet:
     def size(self) -> int:
         """The number of atoms."""
         return len(self.properties)
-
-    def single_out(self, code_points: Iterable[int]) -> Alphabet:
-        """The same with each of the given code points as an atom of its own, and without atoms that are now empty.
-
-        Raises:
-            Unsupported: There would be too many atoms.
-        """
-        chosen = np.unique(np.fromiter(code_points, np.int64))
-        table = self.table.copy()
-        table[chosen] = self.size + np.arange(len(chosen))
-        used = np.bincount(table, minlength=self.size + len(chosen)) > 0
-        refuse_too_many(int(np.count_nonzero(used)))
-        properties = np.concatenate([self.properties, self.properties[self.table[chosen]]])
-        return Alphabet((np.cumsum(used) - 1).astype(np.int32)[table], properties[used])
 
 
 def partition(sets: Sequence[Runs]) -> Alphabet:

@@ -13,7 +13,7 @@ from toktier.errors import InvalidDefinition
 from toktier.families.literal import FLAGS
 
 DECODER = "added_tokens_decoder"
-NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 LISTED = ("extra_special_tokens", "additional_special_tokens")
 """The new and the old name of the list; the old one counts where the new one is empty."""
 
@@ -53,7 +53,7 @@ def added_tokens(config: bytes, where: str, known: Mapping[str, AddedToken]) -> 
     listed: Any = next((declared[key] for key in LISTED if declared.get(key)), [])
     if isinstance(listed, dict):
         own, listed = own | listed, []
-    order = dict.fromkeys(NAMED) | {key: None for key in own if key not in NAMED}
+    order = dict.fromkeys(NAMED_TOKENS) | {key: None for key in own if key not in NAMED_TOKENS}
     named = [reader.token(key, token, special=True) for key in order if (token := own.get(key, declared.get(key)))]
     result = list(entries)
     taken = known.keys() | {token.content for token in entries}
@@ -91,7 +91,7 @@ class _Reader:
     where: str
 
     def numbered(self, decoder: Any) -> list[AddedToken]:
-        key = "added_tokens_decoder"
+        key = DECODER
         if not isinstance(decoder, dict) or not all(id.isdecimal() for id in decoder):
             raise self.malformed(key, "not an object whose keys are ids")
         return [self.token(f"{key}[{id}]", decoder[id]) for id in sorted(decoder, key=int)]

@@ -100,6 +100,8 @@ def _attempt(source: bytes) -> tokenizers.Tokenizer | str:
 
 def _diagnosis(source: bytes, refusal: str) -> str:
     """Which field the library does not accept: the first that it refuses beside a model of nothing."""
+    if not source.strip():
+        return "not JSON: the file is empty"
     try:
         definition = json.loads(source.decode("utf-8"))
     except (ValueError, RecursionError) as broken:

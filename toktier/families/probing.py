@@ -293,7 +293,7 @@ class Probe:
     def clusters(self) -> tuple[list[int], list[int]]:
         """The characters that are in one grapheme cluster with any letter before them, and with any behind them.
 
-        ``Precompiled`` looks for the begin of a cluster in its map, and puts one image in the place of all of it.
+        ``Precompiled`` looks for the beginning of a cluster in its map, and puts one image in the place of all of it.
         """
 
         def compute() -> list[list[int]]:

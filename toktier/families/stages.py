@@ -89,7 +89,7 @@ class Trim:
     """Drops whitespace at the ends of every stretch between added tokens.
 
     Attributes:
-        left: Whether at the begin.
+        left: Whether at the beginning.
         right: Whether at the end.
     """
 

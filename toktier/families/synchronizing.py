@@ -112,7 +112,7 @@ def synchronize(definition: Definition, probe: Probe) -> Synchronization:
 
 
 def refuse_unknown_begin(definition: Definition) -> None:
-    """Makes sure that what is put before the begin of a text alone is put there.
+    """Makes sure that what is put before the beginning of a text alone is put there.
 
     The library goes by where a piece was in the original text. ``Precompiled`` does not count what it deletes at the
     begin, so that what an earlier normalizer has put there lets others take its place.

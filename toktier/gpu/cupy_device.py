@@ -63,13 +63,13 @@ class CupyQueue:
     stream: Any
 
     def write(self, target: Array, source: npt.NDArray[Any]) -> None:
-        """Copies staged memory to the begin of an array. It must not change before the copy is done."""
+        """Copies staged memory to the beginning of an array. It must not change before the copy is done."""
         address, size = _extent(source, target)
         with self.device.current():
             target.data.copy_from_host_async(address, size, self.stream)
 
     def read(self, target: npt.NDArray[Any], source: Array) -> None:
-        """Fills staged memory from the begin of an array."""
+        """Fills staged memory from the beginning of an array."""
         address, size = _extent(target, source)
         with self.device.current():
             source.data.copy_to_host_async(address, size, self.stream)
@@ -237,7 +237,7 @@ def _why_none(cupy: Any, error: Exception) -> str:
 
 
 def _extent(host: npt.NDArray[Any], array: Array) -> tuple[int, int]:
-    """Where staged memory begins and how many bytes it has, if they can be copied from or to the begin of an array."""
+    """Where staged memory begins and its size in bytes, if they can be copied from or to the beginning of an array."""
     if not host.flags.c_contiguous or host.nbytes > array.nbytes:
         raise ValueError(f"an array of {array.nbytes} bytes does not take {host.nbytes}, or they have gaps")
     return int(host.ctypes.data), host.nbytes

@@ -58,11 +58,11 @@ class Queue(Protocol):
     """What a device does one after the other. Everything is only begun, until :meth:`wait`."""
 
     def write(self, target: Array, source: npt.NDArray[Any]) -> None:
-        """Copies staged memory to the begin of an array. It must not change before the copy is done."""
+        """Copies staged memory to the beginning of an array. It must not change before the copy is done."""
         ...
 
     def read(self, target: npt.NDArray[Any], source: Array) -> None:
-        """Fills staged memory from the begin of an array."""
+        """Fills staged memory from the beginning of an array."""
         ...
 
     def chain(self, steps: Sequence[Step], arguments: Sequence[int]) -> Chain:

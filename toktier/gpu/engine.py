@@ -123,14 +123,19 @@ class GpuEngine:
                 # wait for another.
                 bucket = self._taken(encoded, wait=begun is None)
                 if bucket is None and begun is not None:
-                    found += self._finished(begun)
-                    begun, bucket = None, self._taken(encoded, wait=True)
+                    before, begun = begun, None
+                    found += self._finished(before)
+                    bucket = self._taken(encoded, wait=True)
                 if bucket is not None:
                     bucket.begin(encoded)
                 if begun is not None:
-                    found += self._finished(begun)
-                begun = _Wave(some, bucket)
-            return found + self._finished(begun) if begun else found
+                    before, begun = begun, None
+                    found += self._finished(before)
+                begun, bucket = _Wave(some, bucket), None
+            if begun is not None:
+                before, begun = begun, None
+                found += self._finished(before)
+            return found
         except BaseException:
             self._pool.drop(bucket)
             self._pool.drop(begun.bucket if begun else None)
@@ -149,14 +154,17 @@ class GpuEngine:
                 bucket.begin(encoded)
                 result = bucket.finish(deliver=False)
                 with device_errors():
-                    ids = self._device.copy(result.ids, int(result.ends[-1]) if len(texts) else 0)
-                self._pool.give_back(bucket)
-                return OnDevice(ids, result.ends)
+                    there = OnDevice(
+                        self._device.copy(result.ids, int(result.ends[-1]) if len(texts) else 0), result.ends
+                    )
             except TooMuch:
-                self._pool.give_back(bucket)
+                there = None
             except BaseException:
                 self._pool.drop(bucket)
                 raise
+            self._pool.give_back(bucket)
+            if there is not None:
+                return there
         return self.uploaded(self.host.encode_batch(texts))
 
     def uploaded(self, encoded: Sequence[Ids]) -> OnDevice:
@@ -179,7 +187,7 @@ class GpuEngine:
             return None
 
     def _finished(self, wave: _Wave) -> list[Ids]:
-        """The ids of a wave that was begun."""
+        """The ids of a wave that was begun; its bucket is given back, or dropped."""
         if wave.bucket is None:
             return self.host.encode_batch(wave.texts)
         try:
@@ -189,6 +197,9 @@ class GpuEngine:
             ids = [result.staged[start:end].copy() for start, end in pairwise(ends)]
         except TooMuch:
             ids = None
+        except BaseException:
+            self._pool.drop(wave.bucket)
+            raise
         self._pool.give_back(wave.bucket)
         return self.host.encode_batch(wave.texts) if ids is None else ids
 

@@ -29,7 +29,7 @@ PRIME = 0x100000001B3
 """The prime of FNV-1a with 64 bits."""
 
 BEGIN = 0xCBF29CE484222325
-"""Where the hash of a word at the begin of a piece begins."""
+"""Where the hash of a word at the beginning of a piece begins."""
 
 CONTINUING = 0x84222325CBF29CE4
 """Where the hash of a word that continues a piece begins."""
@@ -71,7 +71,7 @@ def word_table(words: Mapping[bytes, int], continuing: Mapping[bytes, int]) -> t
     """The table of words with an id each, uint32, shape (slots, 4), and the pool of their bytes.
 
     Args:
-        words: The ids of words at the begin of a piece, by their bytes. None is empty.
+        words: The ids of words at the beginning of a piece, by their bytes. None is empty.
         continuing: The same for words that continue a piece.
 
     Example:

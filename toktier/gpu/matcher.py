@@ -128,7 +128,7 @@ class _Place:
 
 
 class _Places:
-    """The places of a pattern, made from its end to its begin. The last symbol is the end of the text."""
+    """The places of a pattern, made from its end to its beginning. The last symbol is the end of the text."""
 
     def __init__(self, masks: Mapping[CharacterClass, int], symbols: int) -> None:
         self.masks = masks

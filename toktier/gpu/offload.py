@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from toktier.engines.base import Engine, Ids, Unavailable
@@ -97,15 +97,30 @@ class Offload:
         Raises:
             EngineFailure: The device failed: nothing can be put there.
         """
+        there = self._put_there(lambda: self.gpu.encode_on_device(texts))
+        self._done()
+        return there
+
+    def uploaded(self, encoded: Sequence[Ids]) -> OnDevice:
+        """Ids that were made here, as one array on the device.
+
+        Raises:
+            EngineFailure: As for :meth:`encode_on_device`.
+        """
+        return self._put_there(lambda: self.gpu.uploaded(encoded))
+
+    def check(self) -> None:
+        """Raises EngineFailure if the device is given no more texts."""
         if self.trouble is not None:
             raise EngineFailure(self.trouble)
+
+    def _put_there(self, put: Callable[[], OnDevice]) -> OnDevice:
+        self.check()
         try:
-            there = self.gpu.encode_on_device(texts)
+            return put()
         except Unavailable as error:
             self._note(error)
             raise EngineFailure(str(error)) from error
-        self._done()
-        return there
 
     def _admitted(self, size: int) -> bool:
         """Whether a request may go to the device; if so, it is counted as being there."""

@@ -119,7 +119,7 @@ def _divided(
         if isinstance(stage, Splitter) or (isinstance(stage, Prefix) and stage.everywhere and stage.unless_there):
             behind.append(stage)
         elif not (isinstance(stage, Substitute) and _finds_nothing(stage, behind, probe)):
-            raise Inapplicable(f"pre-tokenizer {type(stage).__name__} stands behind a splitter, or is none")
+            raise Inapplicable(f"pre-tokenizer {type(stage).__name__} stands behind a splitter, or is not one")
     _check_piece_prefix(behind)
     return before, tuple(behind)
 

@@ -213,7 +213,7 @@ def _word_pieces(state: Mapping[str, Any], definition: Definition, cache: DiskCa
     vocabulary, prefix = state["vocab"], state["continuing_subword_prefix"]
     return _vocabulary(
         Model.WORD_PIECES,
-        # At the begin of a piece, a token with the prefix is a word that begins with the prefix.
+        # At the beginning of a piece, a token with the prefix is a word that begins with the prefix.
         words={token.encode(): id for token, id in vocabulary.items()},
         continuing={token[len(prefix) :].encode(): id for token, id in vocabulary.items() if token.startswith(prefix)},
         unknown=unknown,

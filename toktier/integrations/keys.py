@@ -61,7 +61,7 @@ def session_key(
 
     Raises:
         TypeError: A part of the request is no string.
-        ValueError: The regular expression is none, or has no group.
+        ValueError: The regular expression is not valid, or has no group.
 
     Example:
         >>> session_key(session_id="chat-42", cache_salt="tenant", request_id="7f3a")

@@ -26,7 +26,7 @@ class PromptEncoder:
 
     Raises:
         TypeError: An argument is of another type.
-        ValueError: The regular expression is none, or has no group.
+        ValueError: The regular expression is not valid, or has no group.
 
     Example:
         >>> import toktier

@@ -21,9 +21,8 @@ from toktier.engines.base import contained
 from toktier.errors import InvalidText, ToktierError
 from toktier.integrations.encodings import Affixes, Pending, affixes
 from toktier.integrations.lists import Lists
-from toktier.integrations.watching import Watch, agree, state
+from toktier.integrations.watching import Watch, disagreement, state
 from toktier.registry import Registry
-from toktier.replay import reference_of
 from toktier.store import SessionStore
 from toktier.tokenizer import Tokenizer
 
@@ -40,7 +39,7 @@ PROCESSORS = 8
 """Post-processors of which is remembered what they add."""
 
 LONGEST_READ = 1 << 12
-"""Ids from which on truncation does not matter to :func:`agree`."""
+"""Ids from which on truncation does not matter to :func:`disagreement`."""
 
 DENSEST = 8
 """Characters per id beyond which a text is taken to be truncated, and not looked for in the store."""
@@ -100,7 +99,7 @@ class Served:
         """A copy of the tokenizer as it was, without post-processor, truncation and padding."""
         if self._plain is None:
             assert self.store is not None
-            library = tokenizers.Tokenizer.from_str(reference_of(self.store.tokenizer).to_str())
+            library = tokenizers.Tokenizer.from_str(self.store.tokenizer.reference.tokenizer.to_str())
             library.encode_special_tokens = self.split
             library.post_processor = None
             self._plain = library
@@ -175,7 +174,7 @@ def is_same(stored: Tokenizer, tok: Tokenizer, source: FastTokenizer) -> bool:
     """
     if stored.family.digest == tok.family.digest:
         return True
-    reference = reference_of(stored)
+    reference = stored.reference.tokenizer
     library = tokenizers.Tokenizer.from_str(source.backend_tokenizer.to_str())
     library.post_processor, library.decoder = reference.post_processor, reference.decoder
     return Registry().load(FastTokenizer(library, source.split_special_tokens)).family.digest == stored.family.digest
@@ -283,8 +282,7 @@ class Reuse:
         except ToktierError as error:
             logger.warning("the library encodes for a wrapped tokenizer, since it cannot be loaded: %s", error)
             return served
-        if not tok.family.supported or not agree(backend, tok):
-            reason = tok.family.reason or "it has added tokens that are found in another way once it is saved"
+        if (reason := tok.family.reason or disagreement(backend, tok)) is not None:
             logger.warning("the library encodes for a wrapped tokenizer: %s", reason)
             return served
         if self._given is not None:

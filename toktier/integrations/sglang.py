@@ -61,7 +61,7 @@ class GenerateRequests:
 
     Raises:
         TypeError: An argument is of another type.
-        ValueError: The regular expression is none, or has no group.
+        ValueError: The regular expression is not valid, or has no group.
 
     Example:
         >>> import toktier

@@ -44,7 +44,8 @@ def wrap(tokenizer: Fast, store: SessionStore | None = None) -> Fast:
     library as before; ``docs/transformers.md`` has a list.
 
     The original is not changed. The two share the library's tokenizer, ``backend_tokenizer``: tokens that are added to
-    one are in both. What changes it later, in whatever way, is noticed with the next call, which derives it anew.
+    one are in both. What changes it later is noticed with the next call, which derives it anew. Not noticed is a model
+    that is put in the place of one with the same settings and size and the same ids of 32 tokens: wrap again then.
 
     Args:
         tokenizer: The tokenizer.

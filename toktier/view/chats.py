@@ -50,7 +50,7 @@ def conversations(file: str | os.PathLike[str]) -> list[Conversation]:
 def _conversation(entry: dict[str, Any]) -> Conversation:
     messages = entry["messages"]
     if not all(isinstance(message["role"], str) for message in messages):
-        raise TypeError("role is no string")
+        raise ValueError("a role is no string")
     return Conversation(messages, entry.get("tools"))
 
 

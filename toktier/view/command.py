@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import sys
 import webbrowser
 from collections.abc import Sequence
 
 import click
 
 from toktier import replay
-from toktier.bench.heading import without_folder
 from toktier.chat import ChatTemplate
 from toktier.errors import InvalidTranscript, ToktierError
 from toktier.inspection import shown
-from toktier.terminal import load, read, with_pattern
+from toktier.terminal import load, read, with_pattern, without_folder
 from toktier.tokenizer import Tokenizer
 from toktier.untrusted import Special
 from toktier.view.chats import conversations, conversed
@@ -37,7 +38,14 @@ from toktier.view.writing import page
     show_default=True,
     help="What special tokens are in FILE, or in the messages of the session: tokens, or text.",
 )
-@click.option("--output", "-o", default="view.html", show_default=True, metavar="FILE", help="Write the page there.")
+@click.option(
+    "--output",
+    "-o",
+    default="view.html",
+    show_default=True,
+    metavar="FILE",
+    help="Write the page there; - is the standard output.",
+)
 @click.option("--open", "is_opened", is_flag=True, help="Open the page in the browser.")
 @with_pattern
 def view(
@@ -51,7 +59,7 @@ def view(
     is_opened: bool,
     pattern: str | None,
 ) -> None:
-    """Make a page that shows the tokens of FILE, or of what comes in on the standard input.
+    """Make a page that shows the tokens of FILE, or of what comes in on the standard input (no FILE, or -).
 
     The page is one file of HTML that needs no server and no network. It shows each token with its id, bytes and
     place, and the certified cuts; its own help tells the keys and the signs. FILE is UTF-8.
@@ -80,7 +88,10 @@ def view(
         raise click.UsageError("--template renders messages: give a file of them with --session")
     if transcript is not None and template is None and special == "text":
         raise click.UsageError("--special text needs --template, which tells what is whose in a session")
+    if output != "-" and any(_is_same(output, given) for given in (file, transcript, template, source)):
+        raise click.UsageError(f"--output: {output} is what is read: give another name")
     tok = load(source, pattern)
+    file = None if file == "-" else file
     if transcript is None:
         recording = Recording(tok)
         recording.append(read(file), special=special)
@@ -91,16 +102,25 @@ def view(
     # Where files lie is nobody's business to whom the page is sent.
     title = f"{without_folder(transcript or file or 'standard input')}, {without_folder(source)}"
     written = page(recording, title).encode()
-    pathlib.Path(output).write_bytes(written)
+    to_stdout = output == "-"
+    if to_stdout:
+        sys.stdout.buffer.write(written)
+    else:
+        pathlib.Path(output).write_bytes(written)
     last = recording.turns[-1]
     number = len(recording.turns)
     turns = f"{number:,} {'turn' if number == 1 else 'turns'}, " if transcript is not None else ""
-    size = f"{len(written) / 1e6:,.1f} MB"
-    click.echo(shown(f"{output}: {turns}{last.characters:,} characters, {last.ids:,} ids, {size}"))
+    size = f"{len(written) / 1e3:,.0f} kB"
+    click.echo(shown(f"{output}: {turns}{last.characters:,} characters, {last.ids:,} ids, {size}"), err=to_stdout)
     if not tok.family.supported:
         click.echo(shown(f"No certified cuts: {tok.family.reason}"), err=True)
-    if is_opened and not webbrowser.open(pathlib.Path(output).absolute().as_uri()):
+    if is_opened and not to_stdout and not webbrowser.open(pathlib.Path(output).absolute().as_uri()):
         click.echo(shown(f"No browser was found: open {output} with one"), err=True)
+
+
+def _is_same(output: str, given: str | None) -> bool:
+    """Whether what is written is a file that was given to be read."""
+    return given is not None and os.path.exists(output) and os.path.exists(given) and os.path.samefile(output, given)
 
 
 def _conversed(tok: Tokenizer, template: str, transcript: str, special: Special) -> Recording:

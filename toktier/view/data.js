@@ -126,7 +126,7 @@ class Transcript {
     replace("tokens", first, last, 0);
     replace("starts", first, last, shift);
     replace("stops", first, last, shift);
-    // At its own edges nothing changed, but at the begin of the text.
+    // At its own edges nothing changed, but at the beginning of the text.
     replace("cuts", this.cuts.find(start + 1), this.cuts.find(stop), shift);
     replace("edges", start ? this.edges.find(start + 1) : 0, this.edges.find(stop), shift);
     const from = this.forged.find(start), to = this.forged.find(stop);

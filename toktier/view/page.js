@@ -58,7 +58,7 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
 }
 
-// What was found last: the next search for the same goes on from there, and not from the begin of the token.
+// What was found last: the next search for the same goes on from there, and not from the beginning of the token.
 let last = { wanted: "", at: -1, token: -1 };
 
 function find(isBackward) {

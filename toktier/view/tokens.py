@@ -22,21 +22,16 @@ from attrs import frozen
 
 from toktier.engines.base import Ids
 from toktier.engines.continuing import lead_of
-from toktier.engines.special import Counted
+from toktier.engines.special import MARK, Counted
 from toktier.errors import EngineFailure
 from toktier.families.bytelevel import BYTE, byte_alphabet
 from toktier.families.literal import Literal
-from toktier.replay import reference_of
 from toktier.tokenizer import Tokenizer
 from toktier.untrusted import Spans
-from toktier.view.trust import Specials
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 
 Kind: TypeAlias = typing.Literal["token", "added", "special"]
-
-NO_CHARACTER = "\U0010fffe"
-"""A code point that is no character, and will never be one."""
 
 
 @frozen
@@ -104,14 +99,8 @@ class Finder:
         self._meanings: dict[int, Meaning] = {}
         self._added = {literal.id: literal for literal in tok.family.definition.literals}
         self._alphabet = byte_alphabet() if tok.family.definition.byte_level else {}
-        self._specials = Specials(tok)
         self._library: tokenizers.Tokenizer | None = None
         self._marked: _Marked | None = None
-
-    @property
-    def specials(self) -> Specials:
-        """What says where special tokens stand."""
-        return self._specials
 
     @property
     def has_bytes_of_the_text(self) -> bool:
@@ -159,14 +148,14 @@ class Finder:
 
     def _by_library(self, text: str, ids: Ids, untrusted: Spans, *, continuation: bool) -> Places:
         if self._library is None:
-            self._library = _untrimmed(reference_of(self._tok))
+            self._library = _untrimmed(self._tok.reference.tokenizer)
         library, lead = self._library, lead_of(self._tok.family, text) if continuation else ""
         asked, edges, counted = text, np.arange(len(text) + 1), list[int]()
-        if self._specials.forged(text, untrusted):
+        if untrusted and self._tok.protection.is_forged(text, untrusted):
             if self._marked is None:
                 self._marked = _Marked(library, self._added.values())
             library = self._marked.library
-            asked, edges, counted = self._marked.text(text, self._specials.counted(text, untrusted))
+            asked, edges, counted = self._marked.text(text, self._tok.protection.counted(text, untrusted))
         encoding = library.encode(lead + asked, add_special_tokens=False)
         skipped = len(library.encode(lead, add_special_tokens=False).ids) if lead else 0
         found = encoding.ids[skipped:]
@@ -192,7 +181,7 @@ class _Marked:
     def __init__(self, library: tokenizers.Tokenizer, literals: Iterable[Literal]) -> None:
         special = [literal for literal in literals if literal.special]
         # Of any length, but such that nobody can write one into a text.
-        ways = {(token.lstrip, token.rstrip): NO_CHARACTER + secrets.token_hex(8) for token in special}
+        ways = {(token.lstrip, token.rstrip): MARK + secrets.token_hex(8) for token in special}
         self.library = copy.deepcopy(library)
         self.library.encode_special_tokens = True
         self.library.add_tokens(

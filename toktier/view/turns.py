@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from attrs import field, frozen
 
+from toktier.changes import trusted_otherwise
 from toktier.difference import Hunk, hunks
 from toktier.engines.base import Engine, Ids
 from toktier.patch import Patch
@@ -198,9 +199,9 @@ class Recording:
         text, ids, untrusted = session.text, session.ids.copy(), session.untrusted
         facts = session.explain()
         encoded = _apart((start, stop) for start, stop in facts["windows"])
-        changes = Untrusted(before.untrusted).differing(
-            untrusted, hunks(PieceTable(before.text), text), len(before.text), len(text)
-        ) or [Hunk(len(text), len(text), len(text), len(text))]
+        found, length = hunks(PieceTable(before.text), text), len(text)
+        changes = trusted_otherwise(Untrusted(before.untrusted), untrusted, found, len(before.text), length)
+        changes = changes or [Hunk(length, length, length, length)]
         after = _State(text, ids, before.starts, untrusted)
         stretch = self._stretch(before, after, changes[0].start, changes[-1].stop)
         moved = before.starts[stretch.last :] + len(text) - len(before.text)
@@ -255,7 +256,7 @@ class Recording:
         untrusted = within(after.untrusted, start, end)
         places = self._finder.places(part, fresh, untrusted=untrusted, continuation=start > 0)
         cuts = self.tok.family.cuts(part, continuation=True)
-        forged = self._finder.specials.forged(part, untrusted)
+        forged = self.tok.protection.forged(part, untrusted) if untrusted else ()
         return Stretch(start, stop, part, first, last, fresh, places, cuts, untrusted, forged)
 
 
@@ -302,7 +303,7 @@ def _between_kept(before: _State, after: _State, kept: Sequence[tuple[Span, Span
 
 
 def _trimmed(old: Ids, new: Ids, place: Hunk) -> Hunk:
-    """A place without the ids at its begin and its end that are the same."""
+    """A place without the ids at its beginning and its end that are the same."""
     start, stop, begin, end = place
     while start < stop and begin < end and old[start] == new[begin]:
         start, begin = start + 1, begin + 1

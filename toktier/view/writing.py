@@ -128,7 +128,7 @@ def _turn(turn: Turn, before: Units, after: Units, used: npt.NDArray[np.uint32])
 def _stretch(stretch: Stretch, before: Units, used: npt.NDArray[np.uint32]) -> dict[str, Any]:
     text, inside = stretch.text, Units(stretch.text)
     starts, stops = inside.all_before(stretch.places.starts), inside.all_before(stretch.places.stops)
-    # What is untrusted at the edges is so beside them too: these edges are none, but for the begin of the whole text.
+    # What is untrusted at the edges is so beside them too: these edges are none, but for that of the whole text.
     edges = [edge for span in stretch.untrusted for edge in span if (edge or not stretch.start) and edge < len(text)]
     return {
         "start": before.before(stretch.start),

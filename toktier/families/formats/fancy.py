@@ -5,7 +5,7 @@ It is close to Oniguruma's, and where it is not, a pattern that was read by the 
 * ``x{2,3}+`` is possessive and ``x{2}?`` is lazy; there, they are not.
 * ``$`` and ``\z`` are the end of the text and nothing else, so each is a lookahead that finds no character.
 * ``(?s)`` is the flag with which a dot matches line ends; there, that is ``(?m)``.
-* ``\pL`` is a class, ``\xE9`` a character by its code point, and ``\<`` the begin of a word.
+* ``\pL`` is a class, ``\xE9`` a character by its code point, and ``\<`` the beginning of a word.
 * A quantifier may not follow another one, and a brace there is a character.
 
 Each of these was observed, and is compared with the library in the tests. What was not is refused by its name.

@@ -143,7 +143,7 @@ def _configuration(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _template(configuration: Mapping[str, Any], tokenizer: tokenizers.Tokenizer) -> processors.PostProcessor:
-    """What is put before and behind a text: the begin and the end, where the configuration says so."""
+    """What is put before and behind a text: the beginning and the end, where the configuration says so."""
     ends: list[str] = []
     for switch, name in (("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")):
         token = configuration.get(name) if configuration.get(switch) is True else None
@@ -173,7 +173,7 @@ def _vocabulary(file: pathlib.Path) -> dict[str, int]:
     vocabulary = _object(file)
     for token, id in vocabulary.items():
         if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 2**32:
-            raise InvalidDefinition(f"{file}: token {token!r}: its id {id!r} is none")
+            raise InvalidDefinition(f"{file}: token {token!r}: its id {id!r} is not one")
     return vocabulary
 
 

@@ -157,12 +157,12 @@ class RankedBPE:
         of: dict[int, bytes | str] = {}
         for token, rank in ranks.items():
             if not isinstance(token, bytes) or not _is_id(rank):
-                raise InvalidDefinition(f"{self.where}: token {token!r}: its rank {rank!r} is none")
+                raise InvalidDefinition(f"{self.where}: token {token!r}: its rank {rank!r} is not one")
             if (other := of.setdefault(rank, token)) != token:
                 raise InvalidDefinition(f"{self.where}: tokens {other!r} and {token!r}: both have the rank {rank}")
         for content, id in special_tokens.items():
             if not isinstance(content, str) or not _is_id(id):
-                raise InvalidDefinition(f"{self.where}: special token {content!r}: its id {id!r} is none")
+                raise InvalidDefinition(f"{self.where}: special token {content!r}: its id {id!r} is not one")
             if not content:
                 raise InvalidDefinition(f"{self.where}: special token '' is empty and would be found everywhere")
             if (taken := of.setdefault(id, content)) != content:

@@ -81,7 +81,7 @@ DEVICE u32 match(const Tables* tables, const u16* transitions, const u8* bytes, 
   return found;
 }
 
-// Divides one piece by the matches of one pattern; the mark of its begin is there already.
+// Divides one piece by the matches of one pattern; the mark of its beginning is there already.
 DEVICE void split_piece(
     const Tables* tables, const u16* transitions, u32 keeps, const u8* bytes, u8* marks, u32 begin, u32 end
 ) {

@@ -57,7 +57,7 @@ extern "C" __global__ void encode(const Tables* __restrict__ tables, const Work*
     rest = 0;
   }
   __syncthreads();
-  // First all that need no merging, which most do not. What is left goes to the begin of the list, so that full warps
+  // First all that need no merging, which most do not. What is left goes to the beginning of the list, so that full warps
   // merge, and none waits for one of its lanes. It is only written over what all threads of this round have read.
   for (u32 from = 0; from < count; from += blockDim.x) {
     u32 i = from + threadIdx.x;

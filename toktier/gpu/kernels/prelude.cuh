@@ -25,7 +25,7 @@ const u32 DEFERRED = 0x80000000u;
 const u32 BEHIND_PREFIX = 0x40000000u;
 
 // What is known of a byte; see `Work::marks`.
-const u32 SEGMENT = 1;     // a segment begins: a certified cut, or the begin of a document
+const u32 SEGMENT = 1;     // a segment begins: a certified cut, or the beginning of a document
 const u32 DOCUMENT = 2;    // a document begins
 const u32 PIECE = 4;       // a piece begins; in a text that is yet to be rewritten, a stretch between added tokens
 const u32 DROPPED = 8;     // with PIECE: it has no tokens; in a text that is yet to be rewritten: nothing comes of it

@@ -61,7 +61,7 @@ DEVICE void set_mark(u8* marks, u32 at, u32 mark) {
   atomicOr((u32*)(marks + (at & ~3u)), mark << 8 * (at & 3));
 }
 
-// Has nothing come of a segment; what is marked at its begin stays, but for that a stretch begins there.
+// Has nothing come of a segment; what is marked at its beginning stays, but for that a stretch begins there.
 DEVICE void drop(u8* marks, u32 begin, u32 end, u32 lane, u32 lanes) {
   for (u32 at = begin + lane; at < end; at += lanes) {
     marks[at] = (marks[at] & ~(PIECE | SPECIAL)) | (at > begin ? DROPPED : 0);

@@ -94,7 +94,7 @@ struct Work {
   u32* counts;      // for each document, the tokens before it, and then all; behind them the counters as they are now
 };
 
-// The counters, at the begin of the input.
+// The counters, at the beginning of the input.
 enum Counter { SIZE, DOCUMENTS, TEXT_AT, REWRITTEN, DEFERRALS, MEDIUMS, LENGTHIES, TOKENS, OVERFLOWS, COUNTERS = 16 };
 
 DEVICE u32* counters(const Work* work) { return (u32*)work->input; }

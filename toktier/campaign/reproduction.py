@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-import tokenizers
 from attrs import asdict, field, frozen
 
 import toktier
@@ -26,7 +25,8 @@ from toktier.campaign.programs import Problem, first_difference, reference_ids, 
 from toktier.engines.base import Engine
 from toktier.errors import InvalidReproduction
 from toktier.families.formats.ranked import RANKED, restored
-from toktier.registry import Source, load
+from toktier.families.loading import load_reference
+from toktier.registry import load
 from toktier.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -216,16 +216,18 @@ class Reproduction:
         file = _definition(pathlib.Path(folder), self.digest)
         try:
             text = lzma.decompress(file.read_bytes()).decode()
-            definition: Source
-            if text.startswith(RANKED):
-                definition = restored(text)
-            else:
-                definition = tokenizers.Tokenizer.from_str(text)
-                definition.encode_special_tokens = self.encode_special_tokens
         except FileNotFoundError:
             raise InvalidReproduction(f"{file}: not there; name the tokenizer, with --tokenizer") from None
-        except Exception as error:
+        except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
             raise InvalidReproduction(f"{file}: damaged ({error}); name the tokenizer, with --tokenizer") from None
+        if text.startswith(RANKED):
+            try:
+                encoding = restored(text)
+            except Exception as error:  # whatever the library makes of it
+                raise InvalidReproduction(f"{file}: damaged ({error}); name the tokenizer, with --tokenizer") from None
+            return load(encoding)
+        definition = load_reference(text.encode(), str(file))
+        definition.encode_special_tokens = self.encode_special_tokens
         return load(definition)
 
     def replay(self, tok: Tokenizer, engine: Engine | None = None) -> Problem | None:
