@@ -30,7 +30,6 @@ AGEING = 10_000_000
 LEAST = 1 << 14
 """Characters that are worth a call, whatever the engine: of a batch of many short texts, several go together."""
 
-
 PATIENCE = 5.0
 """Seconds for which the end of the interpreter waits for chunks that are being encoded."""
 

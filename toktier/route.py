@@ -235,13 +235,14 @@ class Route:
 
     def demote(self, why: str) -> None:
         """Gives the engine no more texts, and trusts nothing that it gave."""
-        self._replace(f"demoted: {why}")
+        self.give_up(f"demoted: {why}")
         # Last: a session that notes it meanwhile has ids of the reference.
         self.epoch += 1
 
     def give_up(self, reason: str) -> None:
         """Gives the engine no more texts."""
-        self._replace(reason)
+        self._texts_before = self.texts
+        self._engine, self.reason = self._reference, reason
 
     def restore(self) -> None:
         """Trusts the engine again."""
@@ -287,7 +288,3 @@ class Route:
         if self.failed - self._forgiven >= FAILURES and not self.demoted:
             logger.warning("engine %s raised on %d texts and is given no more", self.name, FAILURES)
             demotions.give_up(self, f"given no more texts, since it raised on {FAILURES}; before, {self._served[1]}")
-
-    def _replace(self, reason: str) -> None:
-        self._texts_before = self.texts
-        self._engine, self.reason = self._reference, reason
